@@ -1,1 +1,3 @@
-//! x
+//! An etcd operator for Kubernetes. Modules in reading order.
+//!
+//! One pass: observe -> validate -> plan -> status -> apply; see ARCHITECTURE.md.

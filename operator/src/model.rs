@@ -1,0 +1,18 @@
+//! Our words: what a member, a quorum, a version, a revision and a lineage are, what is wanted and what was seen.
+//!
+//! Synchronous, without clients, clocks or randomness. Everything below `plan` speaks these words only.
+
+pub mod desired;
+pub mod lineage;
+pub mod location;
+pub mod member;
+pub mod observed;
+pub mod quorum;
+pub mod version;
+
+pub use desired::{ClientTls, ClusterIdentity, Desired, Storage, Tls};
+pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
+pub use location::{BucketLocation, ObjectLocation, StorageKind};
+pub use member::{ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+pub use observed::{EtcdObserved, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved};
+pub use version::Version;

@@ -1,0 +1,63 @@
+//! What must be remembered of a cluster, and is remembered in its status: its lineage and a restore under way.
+//!
+//! A lineage is one etcd cluster id with everything that descends from one formation. An EtcdCluster is born once;
+//! each later lineage comes from a restore. Nothing else that decides anything is remembered anywhere.
+
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+use super::ClusterId;
+
+/// One formation of members under one token, and whether it became a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    /// Counts from 1; an attempt in which a member lost its disk before the cluster had formed is thrown away whole.
+    pub attempt: u32,
+    /// `--initial-cluster-token`, and the value of the lineage label on pods and volumes.
+    pub token: String,
+    /// Names of the members of the formation: all of them are in `--initial-cluster`.
+    pub seeds: Vec<String>,
+    /// Once true, no process of this lineage ever starts with `--initial-cluster-state=new` on an empty directory.
+    pub formed: bool,
+    /// When it was first seen to serve.
+    pub formed_at: Option<Timestamp>,
+    /// Known from the moment of formation.
+    pub cluster_id: Option<ClusterId>,
+    /// uid of the EtcdRestore whose snapshot the seeds were made from.
+    pub restored_from: Option<String>,
+}
+
+/// How far a restore has come. Before `Switched` it can be rolled back, after it only goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RestorePhase {
+    /// The new lineage's volumes and pods are being made beside the old ones.
+    Starting,
+    /// It has quorum, and what was read back from it is what the snapshot holds: the old pods may be stopped.
+    Confirmed,
+    /// The client Service points to it: what is left of the old lineage is being dropped.
+    Switched,
+}
+
+/// A restore under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreRecord {
+    /// Name of the EtcdRestore.
+    pub name: String,
+    /// Its uid: a new EtcdRestore of the same name is another restore.
+    pub uid: String,
+    /// The lineage that is being made.
+    pub lineage: Lineage,
+    /// How far it has come.
+    pub phase: RestorePhase,
+}
+
+/// Everything that the EtcdCluster's status remembers for the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The lineage that serves, or is being formed; none before the first attempt.
+    pub lineage: Option<Lineage>,
+    /// A restore under way.
+    pub restore: Option<RestoreRecord>,
+    /// Since when each member (by name) has not answered, while it should have.
+    pub unreachable_since: BTreeMap<String, Timestamp>,
+}

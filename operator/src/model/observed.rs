@@ -1,0 +1,197 @@
+//! What was seen in one pass, with the completeness of each part. Nothing is inferred from absence.
+
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+use super::{EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
+
+/// A reading, or why there is none. `Unknown` is never treated as "absent".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation<T> {
+    /// It was read at this moment.
+    Known {
+        /// What was read.
+        value: T,
+        /// When.
+        at: Timestamp,
+    },
+    /// It could not be read.
+    Unknown {
+        /// For status and logs, in the words of the error.
+        why: String,
+    },
+}
+
+impl<T> Observation<T> {
+    /// The value, if it could be read.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known { value, .. } => Some(value),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Why it could not be read.
+    pub fn why_unknown(&self) -> Option<&str> {
+        match self {
+            Self::Known { .. } => None,
+            Self::Unknown { why } => Some(why),
+        }
+    }
+}
+
+/// A member's pod, reduced to what decisions need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodObserved {
+    /// Pod name = member name.
+    pub name: String,
+    /// Precondition of every delete.
+    pub uid: String,
+    /// Precondition of every patch.
+    pub resource_version: String,
+    /// Value of the lineage label; none on pods of the archived operator.
+    pub lineage: Option<String>,
+    /// Whether the role label says voter.
+    pub labelled_voter: bool,
+    /// Whether our EtcdCluster (by uid) controls it.
+    pub ours: bool,
+    /// `deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Phase Succeeded or Failed: it will never run again.
+    pub terminal: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// Node that it is bound to.
+    pub node: Option<String>,
+    /// `status.podIP`.
+    pub ip: Option<String>,
+    /// The Ready condition.
+    pub ready: bool,
+    /// The etcd container runs at this moment.
+    pub running: bool,
+    /// The etcd container's restarts.
+    pub restarts: u32,
+    /// Image of the etcd container in the spec.
+    pub image: String,
+    /// Hash of the template that it was made from (annotation), without image and start-up flags.
+    pub template_hash: Option<String>,
+    /// The agent refused to start etcd because its directory is empty although data is expected: the data is lost.
+    pub data_lost: bool,
+    /// Why it does not run, in Kubernetes' words (waiting reason and message, or the unschedulable message).
+    pub why_not_running: Option<String>,
+}
+
+/// A member's volume claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeObserved {
+    /// Claim name = member name.
+    pub name: String,
+    /// Precondition of every delete; a claim made anew under the old name is another, empty volume.
+    pub uid: String,
+    /// Value of the lineage label.
+    pub lineage: Option<String>,
+    /// Whether our EtcdCluster (by uid) controls it.
+    pub ours: bool,
+    /// `deletionTimestamp` is set.
+    pub deleting: bool,
+    /// Phase Lost: the volume behind it is gone.
+    pub lost: bool,
+}
+
+/// One of the two Services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceObserved {
+    /// Its name.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// Precondition of the replace.
+    pub resource_version: String,
+    /// Whether our EtcdCluster (by uid) controls it.
+    pub ours: bool,
+    /// Its selector.
+    pub selector: BTreeMap<String, String>,
+    /// Whether ports, type and publishNotReadyAddresses are as they shall be (selector aside).
+    pub as_built: bool,
+}
+
+/// What etcd says of one lineage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdObserved {
+    /// The member list by a read that a quorum confirmed; unknown without quorum.
+    pub membership: Observation<Membership>,
+    /// The member list as any reachable member has it (it may be stale): for status, and to name who is missing.
+    pub membership_local: Observation<Membership>,
+    /// Maintenance.Status of each member that has a pod with an address, by member (pod) name.
+    pub statuses: BTreeMap<String, Observation<MemberStatus>>,
+    /// A linearizable read of a key went through, and the store's revision that it saw.
+    pub quorum_read: Observation<Revision>,
+    /// Raised alarms by member.
+    pub alarms: Vec<(MemberId, String)>,
+}
+
+impl EtcdObserved {
+    /// Nothing of this lineage has an address that could be asked.
+    pub fn nobody_to_ask(why: &str) -> Self {
+        let unknown = || why.to_owned();
+        Self {
+            membership: Observation::Unknown { why: unknown() },
+            membership_local: Observation::Unknown { why: unknown() },
+            statuses: BTreeMap::new(),
+            quorum_read: Observation::Unknown { why: unknown() },
+            alarms: Vec::new(),
+        }
+    }
+
+    /// The status of a member by its name, if it answered.
+    pub fn status(&self, name: &str) -> Option<&MemberStatus> {
+        self.statuses.get(name).and_then(Observation::known)
+    }
+
+    /// Whether this entry of the member list answered as itself: right id, and it follows a leader.
+    pub fn is_healthy(&self, name: &str, member: &EtcdMember) -> bool {
+        self.status(name).is_some_and(|status| status.member_id == member.id && status.leader.is_some())
+    }
+}
+
+/// A restore that its EtcdRestore asks for and whose snapshot has been fetched and verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreWanted {
+    /// Name of the EtcdRestore (equals the EtcdCluster's).
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Where the snapshot is, for the agent in the seeds' init containers.
+    pub source: ObjectLocation,
+    /// Size of the object in bytes, as verified.
+    pub size: u64,
+    /// Lower-case hexadecimal sha256 of the whole object, as verified: every seed starts from these bytes.
+    pub sha256: String,
+    /// The snapshot's own revision: what the read-back must find.
+    pub revision: Revision,
+}
+
+/// Everything that one pass over an EtcdCluster has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Drawn anew for each pass: the names of new members come from it, so that no name is invented twice.
+    pub entropy: u64,
+    /// What status remembers.
+    pub record: Record,
+    /// Pods that carry the cluster's label, or are controlled by it; by name.
+    pub pods: BTreeMap<String, PodObserved>,
+    /// Volume claims likewise.
+    pub volumes: BTreeMap<String, VolumeObserved>,
+    /// The headless Service `<cluster>`.
+    pub peer_service: Option<ServiceObserved>,
+    /// The Service `<cluster>-client`.
+    pub client_service: Option<ServiceObserved>,
+    /// Secrets that the spec names: for each that is not usable, why (absent, or which key is missing).
+    pub secrets_missing: BTreeMap<String, String>,
+    /// The lineage of `record.lineage`.
+    pub etcd: EtcdObserved,
+    /// The lineage that a restore is making.
+    pub etcd_restoring: Option<EtcdObserved>,
+    /// A lock of the archived operator is fresh: it may still act on this cluster.
+    pub legacy_alive: Option<String>,
+}

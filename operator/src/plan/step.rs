@@ -1,0 +1,177 @@
+//! Every effect that a pass over an EtcdCluster can have. A step leaves its executor no choice.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+
+use crate::model::{MemberId, Version};
+
+/// The membership that a call was planned against: ids and whether each is a learner, ordered by id.
+pub type Fence = Vec<(MemberId, bool)>;
+
+/// Why a pod is deleted. Each is an event reason too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodDeletion {
+    /// It ended for good (Succeeded, Failed); it comes back on the same volume.
+    Terminal,
+    /// Its member is no longer in etcd's member list.
+    MemberRemoved,
+    /// Its attempt at a formation is thrown away.
+    FormationAbandoned,
+    /// The template changed in a way that a running pod cannot follow.
+    Outdated,
+    /// A restored lineage takes over.
+    Superseded,
+    /// A restore was called off before its switch.
+    RestoreCancelled,
+}
+
+/// Why a volume claim is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VolumeDeletion {
+    /// Its member was removed from etcd, and its pod is gone.
+    MemberRemoved,
+    /// Its attempt at a formation is thrown away.
+    FormationAbandoned,
+    /// A restored lineage serves in its place.
+    Superseded,
+    /// A restore was called off before its switch.
+    RestoreCancelled,
+}
+
+/// Why a member is removed from etcd. Each is an event reason too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemberRemoval {
+    /// More members than wanted.
+    ScaleIn,
+    /// Its data is gone: volume lost, wiped, or the pod that held it is gone.
+    DataLost,
+    /// It has not answered for longer than `replaceAfter`.
+    Unreachable,
+    /// It was added and never started; it stands in the way of every other change.
+    NeverStarted,
+    /// It must be made anew to follow its template, and cannot be restarted without losing its data.
+    Outdated,
+    /// etcd raised CORRUPT on it.
+    Corrupt,
+}
+
+/// One effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Creates a Service.
+    CreateService(Box<Service>),
+    /// Replaces a Service; it carries uid and resourceVersion of what it replaces.
+    ReplaceService(Box<Service>),
+    /// Creates a member's volume claim.
+    CreateVolume(Box<PersistentVolumeClaim>),
+    /// Creates a member's pod.
+    CreatePod(Box<Pod>),
+    /// Deletes a pod.
+    DeletePod {
+        /// Pod name.
+        name: String,
+        /// uid precondition.
+        uid: String,
+        /// Why.
+        why: PodDeletion,
+    },
+    /// Deletes a volume claim.
+    DeleteVolume {
+        /// Claim name.
+        name: String,
+        /// uid precondition.
+        uid: String,
+        /// Why.
+        why: VolumeDeletion,
+    },
+    /// Gives the running pod another etcd image: the container restarts in place, its data stays.
+    PatchImage {
+        /// Pod name.
+        name: String,
+        /// uid precondition.
+        uid: String,
+        /// resourceVersion precondition.
+        resource_version: String,
+        /// The image.
+        image: String,
+        /// Goes into the `etcd.version` annotation.
+        version: Version,
+    },
+    /// Lets the client Service select a member that has its vote.
+    LabelVoter {
+        /// Pod name.
+        name: String,
+        /// uid precondition.
+        uid: String,
+        /// resourceVersion precondition.
+        resource_version: String,
+    },
+    /// Adds a member to etcd, before it has a volume or a pod.
+    AddMember {
+        /// Its name, which its peer URL carries.
+        name: String,
+        /// Its peer URL.
+        peer_url: String,
+        /// As a learner (etcd 3.4 and later).
+        learner: bool,
+        /// Client URLs to ask, healthy voters first.
+        endpoints: Vec<String>,
+        /// The membership that this was planned against.
+        fence: Fence,
+    },
+    /// Gives a caught-up learner its vote.
+    PromoteMember {
+        /// Its name, for the event.
+        name: String,
+        /// Its id.
+        id: MemberId,
+        /// Client URLs to ask.
+        endpoints: Vec<String>,
+        /// The membership that this was planned against.
+        fence: Fence,
+    },
+    /// Takes a member out of etcd, which fences it wherever it still runs.
+    RemoveMember {
+        /// Its name, for the event.
+        name: String,
+        /// Its id.
+        id: MemberId,
+        /// Client URLs to ask, never the member's own.
+        endpoints: Vec<String>,
+        /// The membership that this was planned against.
+        fence: Fence,
+        /// Why.
+        why: MemberRemoval,
+    },
+    /// Hands leadership on.
+    MoveLeader {
+        /// The leader's name.
+        from: String,
+        /// The leader's client URL.
+        endpoint: String,
+        /// The new leader's id.
+        to: MemberId,
+        /// The new leader's name, for the event.
+        to_name: String,
+    },
+}
+
+impl Step {
+    /// Whether it takes a serving process, a vote or data away. A plan holds at most one such step,
+    /// except that a superseded or abandoned lineage goes as a whole.
+    pub fn is_disruptive(&self) -> bool {
+        match self {
+            Self::CreateService(_)
+            | Self::ReplaceService(_)
+            | Self::CreateVolume(_)
+            | Self::CreatePod(_)
+            | Self::LabelVoter { .. } => false,
+            Self::DeletePod { .. }
+            | Self::DeleteVolume { .. }
+            | Self::PatchImage { .. }
+            | Self::AddMember { .. }
+            | Self::PromoteMember { .. }
+            | Self::RemoveMember { .. }
+            | Self::MoveLeader { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! etcd members, as far as the operator talks to them.
+//!
+//! Every call names the member or members that it may ask, so that an answer can be told from another member's.
+//! Deadline of every call but `snapshot`: 5 seconds ([`CALL_DEADLINE`]); between two chunks of a snapshot: 30 seconds.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use jiff::SignedDuration;
+
+use crate::model::{MemberId, MemberStatus, Membership, Revision};
+
+/// No call but a snapshot takes longer.
+pub const CALL_DEADLINE: SignedDuration = SignedDuration::from_secs(5);
+
+/// PEM-encoded material of a client.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EtcdTls {
+    /// Certificate authority that signs the servers.
+    pub ca: Vec<u8>,
+    /// Our certificate.
+    pub certificate: Vec<u8>,
+    /// Our key.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for EtcdTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EtcdTls(..)")
+    }
+}
+
+/// Whom to ask, and how. A call goes to the first endpoint that takes it; one endpoint means exactly that member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EtcdAccess {
+    /// Client URLs.
+    pub endpoints: Vec<String>,
+    /// Needed when they are https.
+    pub tls: Option<EtcdTls>,
+}
+
+impl EtcdAccess {
+    /// The same access to one of its endpoints.
+    pub fn only(&self, endpoint: &str) -> Self {
+        Self { endpoints: vec![endpoint.to_owned()], tls: self.tls.clone() }
+    }
+}
+
+/// Why a call failed. What decides is the variant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EtcdError {
+    /// Certainly not carried out: refused, name not resolved, no leader before it was proposed.
+    #[error("not available: {message}")]
+    Unavailable {
+        /// What happened.
+        message: String,
+    },
+    /// Sent, and no reply: it may have been carried out, now or later. List the members before anything else.
+    #[error("no answer, it may have been carried out: {message}")]
+    Ambiguous {
+        /// What happened.
+        message: String,
+    },
+    /// etcd says no, and why (its own rule, e.g. "re-configuration failed due to not enough started members").
+    #[error("etcd refused: {message}")]
+    Refused {
+        /// etcd's words.
+        message: String,
+    },
+    /// TLS or authentication failed.
+    #[error("not authorised: {message}")]
+    Unauthorised {
+        /// What failed.
+        message: String,
+    },
+    /// The server is too old for the call, or the answer makes no sense.
+    #[error("not supported: {message}")]
+    Unsupported {
+        /// What is missing.
+        message: String,
+    },
+    /// The lease is no longer ours, or not for long enough: nothing was sent.
+    #[error("lease lost, nothing was sent")]
+    LeaseLost,
+}
+
+/// etcd.
+#[async_trait]
+pub trait Etcd: Send + Sync {
+    /// Maintenance.Status of one member: what it knows, without asking others.
+    async fn status(&self, access: &EtcdAccess) -> Result<MemberStatus, EtcdError>;
+
+    /// The member list. Linearizable where the server can (3.5 and later); below that, the member's own view.
+    async fn members(&self, access: &EtcdAccess, linearizable: bool) -> Result<Membership, EtcdError>;
+
+    /// A linearizable read of one absent key: proves that the member reaches a quorum; the revision that it saw.
+    async fn quorum_read(&self, access: &EtcdAccess) -> Result<Revision, EtcdError>;
+
+    /// All raised alarms: member and kind (`NOSPACE`, `CORRUPT`).
+    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError>;
+
+    /// Adds a member (a learner from etcd 3.4 on) by its peer URL; its id.
+    async fn member_add(&self, access: &EtcdAccess, peer_url: &str, learner: bool) -> Result<MemberId, EtcdError>;
+
+    /// Gives a learner its vote.
+    async fn member_promote(&self, access: &EtcdAccess, member: MemberId) -> Result<(), EtcdError>;
+
+    /// Removes a member.
+    async fn member_remove(&self, access: &EtcdAccess, member: MemberId) -> Result<(), EtcdError>;
+
+    /// Hands leadership on; the endpoint must be the leader's.
+    async fn move_leader(&self, access: &EtcdAccess, to: MemberId) -> Result<(), EtcdError>;
+
+    /// The hash of the key space at a revision (0: the current one) on exactly one member, and that revision.
+    async fn hash_kv(&self, access: &EtcdAccess, revision: Revision) -> Result<(u32, Revision), EtcdError>;
+
+    /// The snapshot stream of exactly one member: the database file, then 32 bytes of sha256 over it.
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError>;
+}
