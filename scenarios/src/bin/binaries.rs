@@ -1,0 +1,55 @@
+//! `binaries [--all | NAME...]`: builds the real programs of the live lane, or lists what there is. Paths go to
+//! standard output, one a line, for scripts; the rest goes to standard error.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+
+use anyhow::bail;
+use clap::Parser;
+use scenarios::binaries::{CATALOGUE, Cache, Package, etcd_of_the_system};
+
+/// Builds the real etcd, MinIO and helm that the live lane runs, once per machine. Without arguments: lists them.
+#[derive(Parser)]
+#[command(name = "binaries")]
+struct Arguments {
+    /// Everything in the catalogue.
+    #[arg(long)]
+    all: bool,
+    /// `etcd-3.6.10` for one version, `etcd` for each version of it.
+    names: Vec<String>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let cache = Cache::of_user()?;
+    if !arguments.all && arguments.names.is_empty() {
+        return list(&cache);
+    }
+    for name in &arguments.names {
+        if !CATALOGUE.iter().any(|package| is_called(package, name)) {
+            bail!("no `{name}` in the catalogue: run this without arguments to see what there is");
+        }
+    }
+    let wanted = |package: &&Package| arguments.all || arguments.names.iter().any(|name| is_called(package, name));
+    for package in CATALOGUE.iter().filter(wanted) {
+        let installed = cache.locate(package, &|sentence| eprintln!("{sentence}"))?;
+        for path in installed.programs.values() {
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn is_called(package: &Package, name: &str) -> bool {
+    package.name == name || package.id() == name
+}
+
+fn list(cache: &Cache) -> anyhow::Result<()> {
+    println!("in {}:", cache.root().display());
+    for package in CATALOGUE {
+        let state = if cache.cached(package)?.is_some() { "built" } else { "not built yet" };
+        println!("  {:<16} {state}", package.id());
+    }
+    if let Some(installed) = etcd_of_the_system() {
+        println!("and etcd {} of the system", installed.version);
+    }
+    Ok(())
+}

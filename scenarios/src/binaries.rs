@@ -1,0 +1,113 @@
+//! The real programs of the live lane: etcd 3.2 to 3.7, MinIO as an S3 server, helm.
+//!
+//! None of them is downloaded as a binary: each is built by Go from the `go.mod` and `go.sum` under
+//! `scenarios/modules`, so that its source is pinned by hash and a machine needs nothing but Go and a module proxy.
+//! A build happens once per machine; the result stays in the user's cache directory.
+//!
+//! Everything here blocks (a cold build takes minutes): from async code, call it in `spawn_blocking`.
+
+pub mod cache;
+pub mod catalogue;
+pub mod go;
+
+use std::path::{Path, PathBuf};
+
+pub use cache::{Cache, Installed};
+pub use catalogue::{CATALOGUE, Package, Program};
+
+/// Why a program is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody wrote module files for it.
+    #[error("no `{name}-{version}` in the catalogue; it has {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What was asked for.
+        version: String,
+        /// All that could have been asked for.
+        known: String,
+    },
+    /// The cache is cold and nothing can fill it.
+    #[error("{package} must be built, and Go is not installed: {}", go::HOW_TO_INSTALL)]
+    GoMissing {
+        /// What was to be built.
+        package: String,
+    },
+    /// The cache is cold and the Go that is there refuses the module files.
+    #[error(
+        "{package} must be built with Go {}.{} or later, and `{path}` is {found}: {}",
+        go::OLDEST.0, go::OLDEST.1, go::HOW_TO_INSTALL
+    )]
+    GoTooOld {
+        /// What was to be built.
+        package: String,
+        /// Which Go was found.
+        path: PathBuf,
+        /// Its version, as it says it.
+        found: String,
+    },
+    /// The compiler, or the module proxy, said no.
+    #[error("`go build` of {package} failed ({status}); its last lines:\n{tail}")]
+    Build {
+        /// What was being built.
+        package: String,
+        /// How the process ended.
+        status: std::process::ExitStatus,
+        /// The end of what it wrote.
+        tail: String,
+    },
+    /// It was built, and is not what the catalogue says.
+    #[error("{program} was built and should answer with `{expected}`, but said: {said}")]
+    NotItself {
+        /// Path of the program.
+        program: PathBuf,
+        /// Part of the answer that the catalogue expects.
+        expected: String,
+        /// What it answered.
+        said: String,
+    },
+    /// The directory to keep them in is not known.
+    #[error("neither XDG_CACHE_HOME nor HOME is set: there is no place to keep what is built")]
+    NoCacheDirectory,
+    /// The file system said no.
+    #[error("{doing} {path}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+/// Called with one sentence when something slow starts or ends.
+pub type Report<'a> = &'a dyn Fn(&str);
+
+/// The programs of `name` at exactly `version`, from the user's cache; built first if they are not there.
+pub fn locate(name: &str, version: &str, report: Report<'_>) -> Result<Installed, Error> {
+    Cache::of_user()?.locate(catalogue::find(name, version)?, report)
+}
+
+/// As [`locate`], but never builds: `None` when the cache has nothing.
+pub fn cached(name: &str, version: &str) -> Result<Option<Installed>, Error> {
+    Cache::of_user()?.cached(catalogue::find(name, version)?)
+}
+
+/// The etcd of `/usr/bin` (Debian's etcd-server and etcd-client), whatever its version is: the demo's way out when
+/// there is no Go.
+pub fn etcd_of_the_system() -> Option<Installed> {
+    let server = Path::new("/usr/bin/etcd");
+    let version = catalogue::etcd_version(&go::said(server, &["--version"])?)?;
+    let programs = ["etcd", "etcdctl", "etcdutl"].map(|name| (name.to_owned(), Path::new("/usr/bin").join(name)));
+    let programs = programs.into_iter().filter(|(_, path)| path.exists()).collect();
+    Some(Installed { name: "etcd".to_owned(), version, programs })
+}
