@@ -1,3 +1,12 @@
-//! A Kubernetes API server in memory, its controllers, and kubelets: see the module docs for what is pure and what is not.
-
+//! A Kubernetes API server in memory, its controllers, and kubelets.
+//!
+//! Reading order: [`server`] is the API itself: sans-IO, deterministic, one call, one answer, time is an argument.
+//! [`controllers`] are the step machines that make objects come alive. `http` and the process kubelet (feature `serve`)
+//! do IO: they let the real `kubectl` talk to the server, and real processes run in its pods.
 pub mod controllers;
+pub mod server;
+
+pub use server::{
+    FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceInfo, ResourceName, Server,
+    Status, Verb, WatchCursor, WatchEvent, WatchRequest,
+};

@@ -1,0 +1,151 @@
+//! The API server: objects, rules, history. Sans-IO: a request goes in, an answer comes out, time is an argument.
+//!
+//! The same sequence of requests under the same seed gives the same bytes. Everything that changes an object goes
+//! through [`Server::handle`]; every change is one commit with the next resourceVersion, and watchers read the commits.
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+mod definitions;
+mod delete;
+mod metadata;
+mod names;
+pub mod object;
+mod patch;
+mod read;
+mod request;
+mod resource;
+mod selector;
+mod status;
+mod store;
+mod watch;
+mod write;
+
+pub use request::{FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceName, Verb};
+pub use resource::{Column, ResourceInfo, ScalePaths};
+pub use selector::label_selector_matches;
+pub use status::{Cause, Details, FieldError, FieldErrorKind, Reason, Status};
+pub use watch::{WatchCursor, WatchEvent, WatchRequest};
+
+use names::Names;
+use resource::Registry;
+use store::Store;
+
+/// A whole API server with its data.
+#[derive(Debug)]
+pub struct Server {
+    registry: Registry,
+    store: Store,
+    names: Names,
+    warnings: Vec<String>,
+}
+
+impl Server {
+    /// A server with the built-in kinds and the namespaces `default` and `kube-system`. Uids and generated names come
+    /// from the seed.
+    pub fn new(seed: u64) -> Self {
+        let mut server = Self {
+            registry: Registry::with_builtins(),
+            store: Store::default(),
+            names: Names::new(seed),
+            warnings: Vec::new(),
+        };
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let request = Request::create(ResourceName::core("namespaces"), "", body);
+            server.handle(Timestamp::UNIX_EPOCH, &request).expect("the first namespaces are valid");
+        }
+        server
+    }
+
+    /// Answers every verb but watch. A list answers with the List object, a delete with the object or a Status.
+    pub fn handle(&mut self, now: Timestamp, request: &Request) -> Result<Value, Status> {
+        self.warnings.clear();
+        let info = self.registry.find(&request.resource).ok_or_else(Status::no_such_path)?.clone();
+        match request.verb {
+            Verb::Get => self.get(&info, request),
+            Verb::List => self.list(&info, request),
+            Verb::Create => self.create(now, &info, request),
+            Verb::Replace => self.replace(now, &info, request),
+            Verb::Patch(kind) => self.patch(now, &info, request, kind),
+            Verb::Delete => self.delete(now, &info, request),
+            Verb::DeleteCollection => self.delete_collection(now, &info, request),
+        }
+    }
+
+    /// The warnings that the last request earned: HTTP 299 headers.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The version of the last commit.
+    pub fn resource_version(&self) -> u64 {
+        self.store.version()
+    }
+
+    /// Forgets all but the newest `keep` commits; watchers further behind get 410.
+    pub fn compact(&mut self, keep: usize) {
+        self.store.compact(keep);
+    }
+
+    /// What the server knows of a resource.
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&ResourceInfo> {
+        self.registry.find(&ResourceName::new(group, version, plural)).map(Arc::as_ref)
+    }
+
+    /// Every resource that is served.
+    pub fn resources(&self) -> impl Iterator<Item = &ResourceInfo> {
+        self.registry.all().map(Arc::as_ref)
+    }
+
+    /// An object as it is stored, without a copy: for those in the same process that only look.
+    pub fn peek(&self, resource: &ResourceName, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let info = self.registry.find(resource)?;
+        self.store.get(&info.storage, namespace, name).map(|o| self.shown(info, o))
+    }
+
+    /// All objects of a resource, in order of namespace and name, without copies.
+    pub fn peek_all(&self, resource: &ResourceName, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let Some(info) = self.registry.find(resource) else { return Vec::new() };
+        self.store.list(&info.storage, namespace).map(|o| self.shown(info, o)).collect()
+    }
+
+    /// The one way to write: what follows from certain objects follows here.
+    fn put(&mut self, key: &resource::StorageKey, object: Value) -> Arc<Value> {
+        let stored = self.store.put(key, object);
+        if *key == definitions::storage() {
+            self.serve_definition(&stored);
+        }
+        stored
+    }
+
+    /// The one way to remove.
+    fn remove(
+        &mut self,
+        now: Timestamp,
+        key: &resource::StorageKey,
+        namespace: &str,
+        name: &str,
+        last: Option<Value>,
+    ) -> Option<Arc<Value>> {
+        let gone = self.store.remove(key, namespace, name, last)?;
+        if *key == definitions::storage() {
+            self.withdraw_definition(&gone);
+        } else if key.group.contains('.') {
+            self.clean_definition(now, &format!("{}.{}", key.plural, key.group));
+        }
+        Some(gone)
+    }
+
+    /// The stored object as this version of its resource shows it.
+    fn shown(&self, info: &ResourceInfo, object: &Arc<Value>) -> Arc<Value> {
+        let wanted = info.api_version();
+        if object["apiVersion"] == wanted.as_str() {
+            return object.clone();
+        }
+        let mut other = Value::clone(object);
+        other["apiVersion"] = Value::String(wanted);
+        Arc::new(other)
+    }
+}
