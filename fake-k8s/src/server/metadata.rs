@@ -108,13 +108,12 @@ fn qualified_name_fault(key: &str) -> Option<String> {
                 return Some("prefix part must be non-empty".into());
             }
             if let Some(why) = subdomain_fault(prefix) {
-                return Some("prefix part {why}"));
+                return Some(format!("prefix part {why}"));
             }
             name
         }
         _ => {
-            return Some(format!(
-                "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')".into());
+            return Some("a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')".into());
         }
     };
     if name.is_empty() {

@@ -68,8 +68,9 @@ impl Server {
             let then = self.store.list_at(&info.storage, namespace, at);
             then.ok_or_else(|| Status::expired(at, self.store.oldest()))?
         };
-        let past =
-            |o: &Arc<Value>| after.is_none_or(|(ns, n)| (object::namespace(o), object::name(o)) > (ns.as_str(), n.as_str()));
+        let past = |o: &Arc<Value>| {
+            after.is_none_or(|(ns, n)| (object::namespace(o), object::name(o)) > (ns.as_str(), n.as_str()))
+        };
         let mut chosen: Vec<Arc<Value>> = all.into_iter().filter(|o| past(o) && selector.matches(o)).collect();
         let mut metadata = json!({"resourceVersion": at.to_string()});
         if options.limit > 0 && chosen.len() > options.limit {
