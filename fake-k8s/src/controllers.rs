@@ -1,4 +1,21 @@
 //! The controllers of a Kubernetes cluster as step machines: each talks to nobody but the server, is told the time, and says
 //! when it wants to be woken. A simulator calls them in any order and as late as it likes; `process/` calls them after every
 //! commit.
+pub mod informer;
+pub mod kubelet;
+pub mod object;
+pub mod recorder;
 pub mod runtime;
+
+use jiff::Timestamp;
+
+use crate::server::Server;
+
+/// A step machine that talks to the server only.
+pub trait Controller {
+    /// Does all that can be done now. Writes nothing when there is nothing to change.
+    fn step(&mut self, now: Timestamp, server: &mut Server);
+
+    /// When the next step is due although nothing happens.
+    fn wake_at(&self) -> Option<Timestamp>;
+}
