@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+mod binding;
 mod definitions;
 mod delete;
 mod metadata;

@@ -14,6 +14,9 @@ const NAME_ATTEMPTS: usize = 8;
 
 impl Server {
     pub(super) fn create(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
+        if request.subresource.as_deref() == Some("binding") && info.is("", "pods") {
+            return self.bind(now, info, request);
+        }
         if request.subresource.is_some() {
             return Err(Status::method_not_allowed());
         }
