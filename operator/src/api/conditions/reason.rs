@@ -1,0 +1,429 @@
+//! The closed sets of reasons, one enum for each condition type.
+
+reasons! {
+    /// Reasons of `Ready` of an EtcdCluster.
+    ReadyReason {
+        /// As many members as wanted, all as wanted, all healthy.
+        AllMembersReady,
+        /// The first formation is not complete.
+        NotFormed,
+        /// Some member is missing or does not serve.
+        MembersNotReady,
+        /// All serve; something is still being changed.
+        ChangeInProgress,
+        /// Too few voters are left to serve.
+        QuorumLost,
+        /// It cannot go on without a person; `Stalled` says why.
+        Stalled,
+        /// The spec says to leave it alone.
+        Paused,
+        /// It is being deleted.
+        Deleting,
+        /// What is needed to tell could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `Available`.
+    AvailableReason {
+        /// A quorum of voters serves.
+        QuorumServes,
+        /// The first formation is not complete.
+        NotFormed,
+        /// Too few voters are left to serve.
+        QuorumLost,
+        /// No member could be asked.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `Progressing` and `Reconciling` of an EtcdCluster.
+    ProgressingReason {
+        /// Nothing is left to do.
+        AsWanted,
+        /// The first formation is under way.
+        Forming,
+        /// A lineage from a snapshot is being put in place of the old one.
+        Restoring,
+        /// Pods of existing members are being brought back.
+        Recovering,
+        /// A lost member is being replaced.
+        ReplacingMember,
+        /// A learner is catching up or being promoted.
+        PromotingLearner,
+        /// Leadership is being moved.
+        MovingLeader,
+        /// Members are being added.
+        ScalingOut,
+        /// Members are being removed.
+        ScalingIn,
+        /// Pods are being changed one at a time.
+        RollingOut,
+        /// The version is being changed one member at a time.
+        Upgrading,
+        /// What is no longer wanted is being removed.
+        CleaningUp,
+        /// There is work that must wait; the message says for what.
+        Waiting,
+        /// There is work that would not be safe now; the message says why.
+        Unsafe,
+        /// It is being deleted.
+        Deleting,
+        /// The spec says to leave it alone.
+        Paused,
+        /// It cannot go on without a person; `Stalled` says why.
+        Stalled,
+        /// What is needed to tell could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `Stalled` of an EtcdCluster.
+    StalledReason {
+        /// It can go on by itself.
+        NotStalled,
+        /// The spec asks for something that cannot be; the message names the field and what is allowed.
+        InvalidSpec,
+        /// The wanted version cannot be reached from the current one.
+        VersionRefused,
+        /// Too few voters are left, and their data is not known to come back.
+        QuorumLost,
+        /// The cluster was formed once and no data of it is left.
+        DataLost,
+        /// A member failed after it was changed; the others were left as they are.
+        RollOutStopped,
+        /// An object of this name belongs to someone else.
+        OwnershipConflict,
+        /// The archived operator is alive beside this one.
+        LegacyOperatorAlive,
+        /// Volumes or pods of this cluster exist that its status does not know.
+        StatusLost,
+    }
+}
+
+reasons! {
+    /// Reasons of `Degraded`.
+    DegradedReason {
+        /// All members serve.
+        FullStrength,
+        /// The first formation is not complete.
+        NotFormed,
+        /// There are fewer members than wanted.
+        MembersMissing,
+        /// Some member does not serve.
+        MembersUnhealthy,
+        /// Too few voters are left to serve.
+        QuorumLost,
+        /// No member could be asked.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `Paused`.
+    PausedReason {
+        /// The operator looks after the cluster.
+        NotPaused,
+        /// The spec says to leave it alone.
+        PausedBySpec,
+    }
+}
+
+reasons! {
+    /// Reasons of `Upgrading`.
+    UpgradingReason {
+        /// All members run the wanted version.
+        NotUpgrading,
+        /// Members are being changed one at a time.
+        MemberByMember,
+        /// The next member must wait; the message says for what.
+        Waiting,
+        /// A member failed after it was changed.
+        Stopped,
+        /// The wanted version cannot be reached from the current one.
+        Refused,
+    }
+}
+
+reasons! {
+    /// Reasons of `MembersHealthy`.
+    MembersHealthyReason {
+        /// Every member answers and is well.
+        AllHealthy,
+        /// The first formation is not complete.
+        NotFormed,
+        /// A member does not answer.
+        MemberUnreachable,
+        /// A pod of a member is missing, pending or not ready.
+        MemberNotReady,
+        /// A member is far behind the leader.
+        MemberLagging,
+        /// The members have no leader.
+        NoLeader,
+        /// A member has the alarm CORRUPT.
+        MemberCorrupt,
+        /// A member belongs to another cluster id.
+        MemberForeign,
+        /// No member could be asked.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `QuorumAtRisk`.
+    QuorumAtRiskReason {
+        /// At least one more member may fail.
+        FailureTolerated,
+        /// One more failure would stop the cluster.
+        NoFailureTolerated,
+        /// A cluster of this size never tolerates a failure.
+        SizeToleratesNone,
+        /// The first formation is not complete.
+        NotFormed,
+        /// Too few voters are left to serve.
+        QuorumLost,
+        /// No member could be asked.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `StorageHealthy`.
+    StorageHealthyReason {
+        /// Every member has its volume.
+        VolumesBound,
+        /// Members keep their data in their pods.
+        EmptyDir,
+        /// A volume is not bound yet.
+        VolumePending,
+        /// A volume of a member is gone, lost or empty.
+        VolumeLost,
+        /// A member has the alarm NOSPACE.
+        NoSpace,
+        /// Volumes could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `CertificatesValid`.
+    CertificatesValidReason {
+        /// The spec asks for no TLS.
+        NotUsed,
+        /// All are there and in date.
+        Valid,
+        /// A Secret is not there.
+        SecretMissing,
+        /// A Secret lacks a key or holds what is no certificate or key.
+        SecretIncomplete,
+        /// A certificate expires soon.
+        Expiring,
+        /// A certificate is out of date.
+        Expired,
+        /// Secrets could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `BackupHealthy`.
+    BackupHealthyReason {
+        /// No EtcdBackup names this cluster.
+        NoBackups,
+        /// The last backup succeeded.
+        LastBackupGood,
+        /// The last backup failed.
+        LastBackupFailed,
+        /// A backup is long due.
+        BackupOverdue,
+        /// Backups could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `LegacyConflict`.
+    LegacyConflictReason {
+        /// No lock of the archived operator is fresh.
+        NoConflict,
+        /// A lock of the archived operator is fresh.
+        LegacyOperatorAlive,
+        /// The locks could not be read.
+        Unobserved,
+    }
+}
+
+reasons! {
+    /// Reasons of `Ready` of an EtcdBackup.
+    BackupReadyReason {
+        /// The backup is complete in the store.
+        Succeeded,
+        /// The last backup is complete in the store and the next one has its time.
+        Scheduled,
+        /// A backup is being taken.
+        Running,
+        /// Something that it needs is missing.
+        Waiting,
+        /// The last attempt failed; `BackupSucceeded` says why.
+        Failed,
+        /// It is being deleted.
+        Deleting,
+    }
+}
+
+reasons! {
+    /// Reasons of `BackupSucceeded`.
+    BackupSucceededReason {
+        /// The store confirmed the object, its size and checksum.
+        Confirmed,
+        /// No attempt has ended yet.
+        NotYet,
+        /// The spec asks for something that cannot be; the message names the field and what is allowed.
+        InvalidSpec,
+        /// A Secret is not there.
+        SecretMissing,
+        /// A Secret lacks a key or holds what is not understood.
+        SecretInvalid,
+        /// The store refused the credentials.
+        CredentialsRefused,
+        /// The bucket or container is not there.
+        BucketMissing,
+        /// The store does not answer.
+        StoreUnreachable,
+        /// The store answered with an error.
+        StoreFailed,
+        /// No endpoint could be used.
+        NoEndpoint,
+        /// The snapshot broke off.
+        SnapshotFailed,
+        /// The snapshot does not carry its own checksum.
+        SnapshotCorrupt,
+        /// The store does not have the object as it was sent.
+        NotConfirmed,
+        /// It took longer than `timeoutInSecond`.
+        TimedOut,
+        /// The operator stopped while it ran.
+        Interrupted,
+    }
+}
+
+reasons! {
+    /// Reasons of `Reconciling` of an EtcdBackup.
+    BackupReconcilingReason {
+        /// Nothing is left to do now.
+        AsWanted,
+        /// A backup is being taken.
+        Running,
+        /// Backups above `maxBackups` are being removed.
+        RemovingOldBackups,
+        /// Something that it needs is missing.
+        Waiting,
+        /// The last attempt failed; the next one has its time.
+        RetryScheduled,
+    }
+}
+
+reasons! {
+    /// Reasons of `Stalled` of an EtcdBackup.
+    BackupStalledReason {
+        /// It can go on by itself.
+        NotStalled,
+        /// The spec asks for something that cannot be; the message names the field and what is allowed.
+        InvalidSpec,
+        /// A backup that is taken once failed as often as it may.
+        AttemptsExhausted,
+        /// The archived operator is alive beside this one.
+        LegacyOperatorAlive,
+    }
+}
+
+reasons! {
+    /// Reasons of `Ready` of an EtcdRestore.
+    RestoreReadyReason {
+        /// The cluster serves the data of the backup.
+        Succeeded,
+        /// The restore is under way.
+        InProgress,
+        /// Something that it needs is missing.
+        Waiting,
+        /// It was given up; `RestoreSucceeded` says why.
+        Failed,
+    }
+}
+
+reasons! {
+    /// Reasons of `RestoreSucceeded`.
+    RestoreSucceededReason {
+        /// The new lineage had quorum and its data was read back.
+        Confirmed,
+        /// It has not ended yet.
+        NotYet,
+        /// The spec asks for something that cannot be; the message names the field and what is allowed.
+        InvalidSpec,
+        /// A Secret is not there.
+        SecretMissing,
+        /// A Secret lacks a key or holds what is not understood.
+        SecretInvalid,
+        /// The store refused the credentials.
+        CredentialsRefused,
+        /// The bucket or container is not there.
+        BucketMissing,
+        /// The store does not answer.
+        StoreUnreachable,
+        /// The store answered with an error.
+        StoreFailed,
+        /// The EtcdCluster is not there.
+        ClusterMissing,
+        /// The object is not there.
+        SnapshotMissing,
+        /// The object ends too early.
+        SnapshotTruncated,
+        /// The object does not carry its own checksum.
+        SnapshotCorrupt,
+        /// The object is no etcd snapshot.
+        SnapshotForeign,
+        /// The new lineage did not come up; the old one was kept.
+        FormationFailed,
+        /// Another restore of the same cluster took its place.
+        Superseded,
+    }
+}
+
+reasons! {
+    /// Reasons of `Reconciling` of an EtcdRestore.
+    RestoreReconcilingReason {
+        /// Nothing is left to do.
+        AsWanted,
+        /// The snapshot is being read and checked.
+        Verifying,
+        /// Members are being started from the snapshot.
+        StartingLineage,
+        /// The new lineage is being put in place of the old one.
+        Switching,
+        /// Something that it needs is missing.
+        Waiting,
+        /// What was started is being taken away; the old lineage stays.
+        RollingBack,
+    }
+}
+
+reasons! {
+    /// Reasons of `Stalled` of an EtcdRestore.
+    RestoreStalledReason {
+        /// It can go on by itself.
+        NotStalled,
+        /// The spec asks for something that cannot be; the message names the field and what is allowed.
+        InvalidSpec,
+        /// The object cannot be restored from.
+        SnapshotUnusable,
+        /// The new lineage did not come up; the old one was kept.
+        FormationFailed,
+        /// The EtcdCluster cannot go on without a person.
+        ClusterStalled,
+        /// The archived operator is alive beside this one.
+        LegacyOperatorAlive,
+    }
+}
