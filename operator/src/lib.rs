@@ -3,3 +3,11 @@
 //! One pass: observe -> validate -> plan -> status -> apply; see ARCHITECTURE.md.
 
 pub mod api;
+pub mod model;
+pub mod ports;
+
+pub mod plan;
+
+pub mod cache;
+pub mod leadership;
+pub mod queue;

@@ -7,7 +7,9 @@
 
 pub mod clock;
 pub mod etcd;
+pub mod fence;
 pub mod kubernetes;
+pub mod meter;
 pub mod object;
 pub mod store;
 
@@ -15,7 +17,9 @@ use std::sync::Arc;
 
 pub use clock::{Clock, Random};
 pub use etcd::{Etcd, EtcdAccess, EtcdError, EtcdTls};
+pub use fence::Fence;
 pub use kubernetes::{Kubernetes, KubernetesError, Preconditions, Scope, WatchEvent};
+pub use meter::{ClusterChange, FailureReason, Meter, NoMeter, PassResult};
 pub use object::{Kind, Object, ObjectKey, Typed};
 pub use store::{Credentials, StoreError, Stores};
 

@@ -44,5 +44,9 @@ pub enum StoreError {
 #[async_trait]
 pub trait Stores: Send + Sync {
     /// A client for one bucket. Sends nothing.
-    async fn open(&self, bucket: &BucketLocation, credentials: &Credentials) -> Result<Arc<dyn ObjectStore>, StoreError>;
+    async fn open(
+        &self,
+        bucket: &BucketLocation,
+        credentials: &Credentials,
+    ) -> Result<Arc<dyn ObjectStore>, StoreError>;
 }

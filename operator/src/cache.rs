@@ -1,0 +1,183 @@
+//! What the watches have told so far. Sans-IO, one for all lanes.
+//!
+//! It may be old, and it may have missed states in between: it is good for finding out that something is to be done,
+//! never for doing it (`reconcile` reads again before any effect).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::api::labels;
+use crate::ports::object::Typed;
+use crate::ports::{Kind, Object, ObjectKey, WatchEvent};
+
+/// An object whose state in the cache changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What was known before; none when it is new.
+    pub before: Option<Object>,
+    /// What is known now; none when it is gone.
+    pub now: Option<Object>,
+}
+
+impl Change {
+    /// The object as it is, or as it last was.
+    pub fn latest(&self) -> &Object {
+        self.now.as_ref().or(self.before.as_ref()).expect("a change is of something")
+    }
+}
+
+/// The cache.
+#[derive(Default)]
+pub struct Cache {
+    objects: BTreeMap<Kind, BTreeMap<ObjectKey, Object>>,
+    /// (kind, namespace, cluster label) -> names.
+    by_cluster: BTreeMap<(Kind, String, String), BTreeSet<String>>,
+    synced: BTreeSet<Kind>,
+}
+
+impl Cache {
+    /// Takes in what a watch said; the changes that it made.
+    pub fn apply(&mut self, kind: Kind, event: WatchEvent) -> Vec<Change> {
+        match event {
+            WatchEvent::Applied(object) => self.put(object).into_iter().collect(),
+            WatchEvent::Deleted(object) => self.remove(kind, &object.key()).into_iter().collect(),
+            WatchEvent::Interrupted(_) => Vec::new(),
+            WatchEvent::Relisted(objects) => {
+                let listed: BTreeSet<_> = objects.iter().map(Object::key).collect();
+                let gone: Vec<_> = self
+                    .objects
+                    .get(&kind)
+                    .into_iter()
+                    .flat_map(BTreeMap::keys)
+                    .filter(|key| !listed.contains(key))
+                    .cloned()
+                    .collect();
+                let mut changes: Vec<_> = gone.iter().filter_map(|key| self.remove(kind, key)).collect();
+                changes.extend(objects.into_iter().filter_map(|object| self.put(object)));
+                self.synced.insert(kind);
+                changes
+            }
+        }
+    }
+
+    /// Whether the watch of this kind has delivered its first complete state.
+    pub fn is_synced(&self, kind: Kind) -> bool {
+        self.synced.contains(&kind)
+    }
+
+    /// One object.
+    pub fn get<K: Typed>(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.objects.get(&K::KIND)?.get(key)?.typed()
+    }
+
+    /// All objects of a kind.
+    pub fn all<K: Typed>(&self) -> impl Iterator<Item = Arc<K>> {
+        self.objects.get(&K::KIND).into_iter().flat_map(BTreeMap::values).filter_map(Object::typed)
+    }
+
+    /// All objects of a kind that carry the label of this cluster.
+    pub fn of_cluster<K: Typed>(&self, cluster: &ObjectKey) -> Vec<Arc<K>> {
+        let index = (K::KIND, cluster.namespace.clone(), cluster.name.clone());
+        let names = self.by_cluster.get(&index).into_iter().flatten();
+        names.filter_map(|name| self.get::<K>(&ObjectKey::new(&cluster.namespace, name))).collect()
+    }
+
+    fn put(&mut self, object: Object) -> Option<Change> {
+        let (kind, key) = (object.kind(), object.key());
+        let before = self.objects.entry(kind).or_default().get(&key).cloned();
+        if let Some(known) = &before {
+            if known.resource_version() == object.resource_version() || is_older(&object, known) {
+                return None;
+            }
+            let index = cluster_index(known);
+            if index != cluster_index(&object) {
+                self.unindex(index, &key.name);
+            }
+        }
+        if let Some(index) = cluster_index(&object) {
+            self.by_cluster.entry(index).or_default().insert(key.name.clone());
+        }
+        self.objects.entry(kind).or_default().insert(key, object.clone());
+        Some(Change { before, now: Some(object) })
+    }
+
+    fn remove(&mut self, kind: Kind, key: &ObjectKey) -> Option<Change> {
+        let object = self.objects.get_mut(&kind)?.remove(key)?;
+        self.unindex(cluster_index(&object), &key.name);
+        Some(Change { before: Some(object), now: None })
+    }
+
+    fn unindex(&mut self, index: Option<(Kind, String, String)>, name: &str) {
+        let Some(index) = index else { return };
+        if let Some(names) = self.by_cluster.get_mut(&index) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_cluster.remove(&index);
+            }
+        }
+    }
+}
+
+/// A watch that reconnects to a lagging API server replays the past. Within one object's life (one uid) versions only
+/// grow (KEP-5504: resource versions compare as numbers), so the past is recognised and dropped.
+fn is_older(new: &Object, known: &Object) -> bool {
+    let number = |object: &Object| object.resource_version().parse::<u64>().ok();
+    new.uid() == known.uid() && number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
+}
+
+fn cluster_index(object: &Object) -> Option<(Kind, String, String)> {
+    let meta = object.meta();
+    let cluster = meta.labels.as_ref()?.get(labels::LABEL_CLUSTER)?;
+    Some((object.kind(), meta.namespace.clone().unwrap_or_default(), cluster.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+
+    fn pod(name: &str, cluster: &str, uid: &str, version: u64) -> Object {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.into());
+        pod.metadata.namespace = Some("ns".into());
+        pod.metadata.uid = Some(uid.into());
+        pod.metadata.resource_version = Some(version.to_string());
+        pod.metadata.labels = Some([(labels::LABEL_CLUSTER.to_owned(), cluster.to_owned())].into());
+        pod.into_object()
+    }
+
+    fn names(cache: &Cache, cluster: &str) -> Vec<String> {
+        let pods = cache.of_cluster::<Pod>(&ObjectKey::new("ns", cluster));
+        pods.iter().map(|pod| pod.metadata.name.clone().unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn a_relist_drops_what_is_gone_and_tells_of_it() {
+        let mut cache = Cache::default();
+        assert!(!cache.is_synced(Kind::Pod));
+        cache.apply(Kind::Pod, WatchEvent::Relisted(vec![pod("a", "one", "u1", 1), pod("b", "one", "u2", 2)]));
+        assert!(cache.is_synced(Kind::Pod));
+        let changes = cache.apply(Kind::Pod, WatchEvent::Relisted(vec![pod("b", "one", "u2", 2)]));
+        assert_eq!(changes.len(), 1);
+        assert_eq!(changes[0].latest().key().name, "a");
+        assert_eq!(names(&cache, "one"), ["b"]);
+    }
+
+    #[test]
+    fn the_past_of_the_same_object_is_dropped_and_a_new_uid_is_not() {
+        let mut cache = Cache::default();
+        cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 10)));
+        assert!(cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 9))).is_empty());
+        assert_eq!(cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u2", 5))).len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_changes_its_cluster_moves_in_the_index() {
+        let mut cache = Cache::default();
+        cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 1)));
+        cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "two", "u1", 2)));
+        assert_eq!((names(&cache, "one"), names(&cache, "two")), (vec![], vec!["a".to_owned()]));
+        cache.apply(Kind::Pod, WatchEvent::Deleted(pod("a", "two", "u1", 3)));
+        assert!(names(&cache, "two").is_empty() && cache.by_cluster.is_empty());
+    }
+}
