@@ -90,7 +90,8 @@ pub trait Etcd: Send + Sync {
     /// Maintenance.Status of one member: what it knows, without asking others.
     async fn status(&self, access: &EtcdAccess) -> Result<MemberStatus, EtcdError>;
 
-    /// The member list. Linearizable where the server can (3.5 and later); below that, the member's own view.
+    /// The member list of one member. Linearizable: that same member answers a quorum read first, so its list holds every
+    /// change that was committed before the call (works in every version; etcd's own flag exists from 3.5 on only).
     async fn members(&self, access: &EtcdAccess, linearizable: bool) -> Result<Membership, EtcdError>;
 
     /// A linearizable read of one absent key: proves that the member reaches a quorum; the revision that it saw.

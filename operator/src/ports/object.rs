@@ -1,5 +1,6 @@
 //! The kinds that the operator reads and writes, as one closed set.
 
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Endpoints, Event, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -34,8 +35,25 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// Does something with the Rust type of a [`Kind`] that is known at run time only.
+pub trait KindVisitor {
+    /// What comes of it.
+    type Output;
+    /// Does it.
+    fn visit<K: Typed>(self) -> Self::Output;
+}
+
 /// A Rust type of the closed set.
-pub trait Typed: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+pub trait Typed:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Serialize
+    + DeserializeOwned
+    + Clone
+    + fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
     /// Its kind.
     const KIND: Kind;
     /// Wraps it.
@@ -51,6 +69,10 @@ macro_rules! kinds {
         pub enum Kind { $(#[doc = concat!("`", stringify!($name), "`.")] $name,)* }
 
         impl Kind {
+            /// Calls the visitor with the Rust type of this kind.
+            pub fn dispatch<V: KindVisitor>(self, visitor: V) -> V::Output {
+                match self { $(Kind::$name => visitor.visit::<$name>(),)* }
+            }
             /// All of them.
             pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
             /// API group, empty for the core group.
