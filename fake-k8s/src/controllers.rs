@@ -1,11 +1,15 @@
 //! The controllers of a Kubernetes cluster as step machines: each talks to nobody but the server, is told the time, and says
 //! when it wants to be woken. A simulator calls them in any order and as late as it likes; `process/` calls them after every
 //! commit.
+pub mod endpoints;
+pub mod garbage_collector;
 pub mod informer;
 pub mod kubelet;
 pub mod object;
 pub mod recorder;
 pub mod runtime;
+pub mod scheduler;
+pub mod volumes;
 
 use jiff::Timestamp;
 
