@@ -11,3 +11,6 @@ pub mod plan;
 pub mod cache;
 pub mod leadership;
 pub mod queue;
+
+#[cfg(feature = "live")]
+pub mod adapters;
