@@ -7,7 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+mod admission;
+mod apply;
 mod binding;
+mod builtin;
 mod definitions;
 mod delete;
 mod metadata;
@@ -17,12 +20,16 @@ mod patch;
 mod read;
 mod request;
 mod resource;
+mod schema;
 mod selector;
 mod status;
 mod store;
+mod strategic;
+mod subresources;
 mod watch;
 mod write;
 
+pub use builtin::services::ServiceNetwork;
 pub use request::{FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceName, Verb};
 pub use resource::{Column, ResourceInfo, ScalePaths};
 pub use selector::label_selector_matches;
@@ -40,6 +47,9 @@ pub struct Server {
     store: Store,
     names: Names,
     warnings: Vec<String>,
+    service_network: ServiceNetwork,
+    /// The managed fields of the object that an apply is about to create.
+    applied: Option<Value>,
 }
 
 impl Server {
@@ -51,6 +61,8 @@ impl Server {
             store: Store::default(),
             names: Names::new(seed),
             warnings: Vec::new(),
+            service_network: ServiceNetwork::default(),
+            applied: None,
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -63,7 +75,11 @@ impl Server {
     /// Answers every verb but watch. A list answers with the List object, a delete with the object or a Status.
     pub fn handle(&mut self, now: Timestamp, request: &Request) -> Result<Value, Status> {
         self.warnings.clear();
+        self.applied = None;
         let info = self.registry.find(&request.resource).ok_or_else(Status::no_such_path)?.clone();
+        if let Some(answer) = self.subresource(now, &info, request) {
+            return answer;
+        }
         match request.verb {
             Verb::Get => self.get(&info, request),
             Verb::List => self.list(&info, request),
@@ -73,6 +89,11 @@ impl Server {
             Verb::Delete => self.delete(now, &info, request),
             Verb::DeleteCollection => self.delete_collection(now, &info, request),
         }
+    }
+
+    /// Where cluster addresses of Services come from; 10.96.0.0/16 unless set.
+    pub fn set_service_network(&mut self, network: ServiceNetwork) {
+        self.service_network = network;
     }
 
     /// The warnings that the last request earned: HTTP 299 headers.

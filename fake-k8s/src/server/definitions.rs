@@ -1,9 +1,12 @@
 //! CustomResourceDefinitions: from the object to resources that are served, and the end of both.
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::metadata::time_text;
 use super::resource::{Column, ResourceInfo, ScalePaths, StorageKey};
+use super::schema::Schema;
 use super::{FieldError, Options, Propagation, ResourceName, Server, object};
 
 /// Holds a definition until its last object is gone.
@@ -76,6 +79,9 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
             errors.push(FieldError::required(path, "schemas are required"));
+        } else {
+            let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
+            Schema::compile(&version["schema"]["openAPIV3Schema"], &path, &mut errors);
         }
     }
     errors
@@ -98,6 +104,7 @@ fn info(spec: &Value, version: &Value) -> ResourceInfo {
         status_replicas: scale.get("statusReplicasPath").map(text).unwrap_or_default(),
         label_selector: scale.get("labelSelectorPath").map(text).unwrap_or_default(),
     });
+    let source = &version["schema"]["openAPIV3Schema"];
     let column = |c: &Value| Column {
         name: text(&c["name"]),
         kind: text(&c["type"]),
@@ -125,6 +132,8 @@ fn info(spec: &Value, version: &Value) -> ResourceInfo {
         unconditional_update: false,
         create_on_update: false,
         storage: StorageKey { group, plural },
+        schema: Some(Arc::new(Schema::compile(source, "", &mut Vec::new()))),
+        schema_source: source.clone(),
     }
 }
 

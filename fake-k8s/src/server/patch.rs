@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::read::scope;
 use super::resource::ResourceInfo;
 use super::write::decode;
-use super::{PatchKind, Reason, Request, Server, Status, object};
+use super::{PatchKind, Reason, Request, Server, Status, object, strategic};
 
 impl Server {
     pub(super) fn patch(
@@ -17,27 +17,21 @@ impl Server {
         request: &Request,
         kind: PatchKind,
     ) -> Result<Value, Status> {
+        if kind == PatchKind::Apply {
+            return self.apply(now, info, request);
+        }
         let patch = request.body.as_ref().ok_or_else(|| Status::bad_request("the patch is empty"))?;
+        if kind == PatchKind::StrategicMerge && info.custom {
+            let message = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+            return Err(Status::new(Reason::UnsupportedMediaType, message));
+        }
         let namespace = scope(info, request)?.unwrap_or_default();
         let name = request.name.as_deref().unwrap_or_default();
         let Some(stored) = self.store.get(&info.storage, namespace, name).cloned() else {
             return Err(Status::not_found(info.group(), info.plural(), name));
         };
         let current = self.shown(info, &stored);
-        let patched = match kind {
-            PatchKind::Json => json_patch(&current, patch)?,
-            PatchKind::Merge => {
-                let mut target = Value::clone(&current);
-                json_patch::merge(&mut target, patch);
-                target
-            }
-            PatchKind::StrategicMerge | PatchKind::Apply => {
-                return Err(Status::new(
-                    Reason::UnsupportedMediaType,
-                    "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json",
-                ));
-            }
-        };
+        let patched = apply_plain(&current, patch, kind)?;
         self.update_patched(now, info, &stored, &patched, request)
     }
 
@@ -56,6 +50,18 @@ impl Server {
         }
         self.update(now, info, stored, patched, request)
     }
+}
+
+/// The kinds of patch that need to know nothing but the object.
+pub(super) fn apply_plain(current: &Value, patch: &Value, kind: PatchKind) -> Result<Value, Status> {
+    let mut target = current.clone();
+    match kind {
+        PatchKind::Json => return json_patch(current, patch),
+        _ if !patch.is_object() => return Err(Status::bad_request("the patch is not an object")),
+        PatchKind::StrategicMerge => strategic::merge(&mut target, patch),
+        PatchKind::Merge | PatchKind::Apply => json_patch::merge(&mut target, patch),
+    }
+    Ok(target)
 }
 
 fn json_patch(current: &Value, patch: &Value) -> Result<Value, Status> {

@@ -2,7 +2,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::request::ResourceName;
+use super::schema::Schema;
 
 /// Where objects of a resource are kept; all its versions share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +80,9 @@ pub struct ResourceInfo {
     /// A PUT of what does not exist creates it.
     pub create_on_update: bool,
     pub(crate) storage: StorageKey,
+    pub(crate) schema: Option<Arc<Schema>>,
+    /// The OpenAPI schema as its definition has it; null for built-in kinds.
+    pub schema_source: Value,
 }
 
 impl ResourceInfo {
@@ -175,6 +181,8 @@ impl Row {
             unconditional_update: !flags.contains('r'),
             create_on_update: flags.contains('c'),
             storage: StorageKey { group: storage_group.into(), plural: plural.into() },
+            schema: None,
+            schema_source: Value::Null,
         }
     }
 }

@@ -348,7 +348,11 @@ impl FieldError {
             self.kind,
             FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::TooMany
         );
-        let head = if shows_value { format!("{text}: {}", self.value) } else { text.to_owned() };
+        let head = match &self.value {
+            Value::Null if shows_value => format!("{text}: \"null\""),
+            value if shows_value => format!("{text}: {value}"),
+            _ => text.to_owned(),
+        };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
     }
 }

@@ -4,19 +4,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::metadata::{self, time_text};
+use super::metadata::time_text;
 use super::read::scope;
 use super::resource::ResourceInfo;
-use super::{Options, Reason, Request, Server, Status, definitions, object};
+use super::{Options, Reason, Request, Server, Status, object};
 
 /// How often a generated name that is taken is drawn again.
 const NAME_ATTEMPTS: usize = 8;
 
 impl Server {
     pub(super) fn create(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
-        if request.subresource.as_deref() == Some("binding") && info.is("", "pods") {
-            return self.bind(now, info, request);
-        }
         if request.subresource.is_some() {
             return Err(Status::method_not_allowed());
         }
@@ -36,6 +33,9 @@ impl Server {
         meta.insert("uid".into(), Value::String(self.names.uid()));
         meta.insert("creationTimestamp".into(), Value::String(time_text(now)));
         meta.remove("generation");
+        if let Some(managers) = self.applied.take() {
+            meta.insert("managedFields".into(), managers);
+        }
         if info.generation {
             meta.insert("generation".into(), json!(1));
         }
@@ -87,26 +87,6 @@ impl Server {
         }
     }
 
-    /// Defaults and checks a new object.
-    fn admit_new(
-        &mut self,
-        now: Timestamp,
-        info: &ResourceInfo,
-        object: &mut Value,
-        _options: &Options,
-    ) -> Result<(), Status> {
-        if info.status && !info.is("", "nodes") {
-            object.as_object_mut().map(|o| o.remove("status"));
-        }
-        let mut errors = metadata::validate(info, object);
-        if info.storage == definitions::storage() {
-            errors.extend(definitions::validate(object));
-            definitions::complete(object, now);
-            object::meta_mut(object).insert("finalizers".into(), json!([definitions::CLEANUP]));
-        }
-        refuse_if(info, object::name(object), &errors)
-    }
-
     pub(super) fn replace(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
         let mut object = decode(info, request.body.as_ref())?;
         place(info, request, &mut object)?;
@@ -154,14 +134,7 @@ impl Server {
             Some(_) => return Err(Status::no_such_path()),
         };
         split_status(info, old, &mut new, status_only);
-        let name = object::name(old).to_owned();
-        let mut errors = metadata::validate(info, &new);
-        errors.extend(metadata::validate_update(old, &new));
-        if info.storage == definitions::storage() && !status_only {
-            errors.extend(definitions::validate(&new));
-            definitions::complete(&mut new, now);
-        }
-        refuse_if(info, &name, &errors)?;
+        self.admit_changed(now, info, old, &mut new, request)?;
         self.commit_update(now, info, old, new, &request.options)
     }
 
@@ -306,7 +279,24 @@ pub(super) fn decode(info: &ResourceInfo, body: Option<&Value>) -> Result<Value,
         )));
     }
     object::meta_mut(&mut object);
+    if info.custom {
+        drop_nulls(&mut object["metadata"]);
+    } else if info.storage != super::definitions::storage() {
+        drop_nulls(&mut object);
+    }
     Ok(object)
+}
+
+/// In what has a type in Kubernetes' own code, a null is the same as nothing.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, v| !v.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
 }
 
 /// Gives the object the namespace of the request; refuses one that differs.

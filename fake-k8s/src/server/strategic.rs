@@ -1,0 +1,148 @@
+//! Strategic merge patch: lists of the built-in kinds are merged by their keys.
+use serde_json::{Map, Value};
+
+/// The merge key of a list, by the name of its field; lists that are not here are replaced, as in a merge patch.
+fn merge_key(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "containers" | "initContainers" | "ephemeralContainers" | "env" | "volumes" | "imagePullSecrets" => "name",
+        "volumeMounts" => "mountPath",
+        "volumeDevices" => "devicePath",
+        "conditions" => "type",
+        "ownerReferences" => "uid",
+        "addresses" => "type",
+        "hostAliases" | "podIPs" => "ip",
+        "topologySpreadConstraints" => "topologyKey",
+        "secrets" => "name",
+        _ => return None,
+    })
+}
+
+/// Lists of plain values that are merged as sets.
+fn is_merged_set(field: &str) -> bool {
+    matches!(field, "finalizers")
+}
+
+/// A list of ports is merged by `containerPort` in a container, by `port` in a Service.
+fn port_key(patch: &[Value]) -> &'static str {
+    if patch.iter().any(|p| p.get("containerPort").is_some()) { "containerPort" } else { "port" }
+}
+
+/// Applies a strategic merge patch.
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    let Some(changes) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    match changes.get("$patch").and_then(Value::as_str) {
+        Some("replace") => {
+            let mut whole = changes.clone();
+            whole.remove("$patch");
+            *target = Value::Object(whole);
+            return;
+        }
+        Some("delete") => {
+            *target = Value::Object(Map::new());
+            return;
+        }
+        _ => {}
+    }
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let fields = target.as_object_mut().expect("made an object just above");
+    for (name, change) in changes {
+        if let Some(field) = name.strip_prefix("$deleteFromPrimitiveList/") {
+            let gone = change.as_array().cloned().unwrap_or_default();
+            if let Some(list) = fields.get_mut(field).and_then(Value::as_array_mut) {
+                list.retain(|item| !gone.contains(item));
+            }
+        } else if name == "$retainKeys" {
+            let kept: Vec<&str> = change.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            fields.retain(|field, _| kept.contains(&field.as_str()));
+        } else if name.starts_with('$') {
+            // Order directives only say where merged items stand.
+        } else {
+            merge_field(fields, name, change);
+        }
+    }
+}
+
+fn merge_field(fields: &mut Map<String, Value>, name: &str, change: &Value) {
+    match change {
+        Value::Null => drop(fields.remove(name)),
+        Value::Object(_) => merge(fields.entry(name).or_insert(Value::Null), change),
+        Value::Array(items) => {
+            let key = if name == "ports" { Some(port_key(items)) } else { merge_key(name) };
+            let slot = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            match (key, slot.as_array_mut()) {
+                (Some(key), Some(list)) if items.iter().all(Value::is_object) => merge_list(list, items, key),
+                (None, Some(list)) if is_merged_set(name) => {
+                    for item in items {
+                        if !list.contains(item) {
+                            list.push(item.clone());
+                        }
+                    }
+                }
+                _ => *slot = change.clone(),
+            }
+        }
+        plain => drop(fields.insert(name.to_owned(), plain.clone())),
+    }
+}
+
+fn merge_list(list: &mut Vec<Value>, items: &[Value], key: &str) {
+    if items.iter().any(|i| i["$patch"] == "replace") {
+        *list = items.iter().filter(|i| i["$patch"].is_null()).cloned().collect();
+        return;
+    }
+    let mut fresh = Vec::new();
+    for item in items {
+        let known = list.iter().position(|have| !item[key].is_null() && have[key] == item[key]);
+        match (item["$patch"].as_str(), known) {
+            (Some("delete"), Some(at)) => drop(list.remove(at)),
+            (Some("delete"), None) => {}
+            (_, Some(at)) => merge(&mut list[at], item),
+            (_, None) => {
+                let mut new = Value::Null;
+                merge(&mut new, item);
+                fresh.push(new);
+            }
+        }
+    }
+    // As in Kubernetes, items that the patch adds stand before those it does not name.
+    list.splice(0..0, fresh);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn containers_are_merged_by_name_and_deleted_by_directive() {
+        let mut pod =
+            json!({"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]});
+        let patch = json!({"containers": [{"name": "a", "image": "2", "env": [{"name": "Y", "value": "2"}]}, {"name": "b", "$patch": "delete"}]});
+        merge(&mut pod, &patch);
+        assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
+        assert_eq!(pod["containers"][0]["image"], "2");
+        assert_eq!(pod["containers"][0]["env"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn finalizers_are_merged_as_a_set_and_removed_by_directive() {
+        let mut meta = json!({"finalizers": ["a/b"], "labels": {"x": "1", "y": "2"}});
+        merge(&mut meta, &json!({"finalizers": ["c/d", "a/b"], "labels": {"x": null}}));
+        assert_eq!(meta, json!({"finalizers": ["a/b", "c/d"], "labels": {"y": "2"}}));
+        merge(&mut meta, &json!({"$deleteFromPrimitiveList/finalizers": ["a/b"]}));
+        assert_eq!(meta["finalizers"], json!(["c/d"]));
+    }
+
+    #[test]
+    fn other_lists_are_replaced() {
+        let mut spec = json!({"args": ["a", "b"]});
+        merge(&mut spec, &json!({"args": ["c"]}));
+        assert_eq!(spec, json!({"args": ["c"]}));
+    }
+}
