@@ -215,7 +215,7 @@ pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut allowed = new["spec"].clone();
     for list in ["containers", "initContainers"] {
-        let (before, after) = (old["spec"][list].as_array(), allowed[list].as_array_mut());
+        let (before, after) = (old["spec"][list].as_array(), allowed.get_mut(list).and_then(Value::as_array_mut));
         if let (Some(before), Some(after)) = (before, after) {
             if before.len() != after.len() {
                 errors.push(FieldError::forbidden(
