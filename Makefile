@@ -1,0 +1,42 @@
+# What one can do here. Each target installs what it needs, or says what is missing.
+CARGO ?= cargo
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+SEEDS ?= 500
+
+.PHONY: help demo test tools binaries lint sim scenarios chart crds bench
+
+help: ## Lists the targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+demo: tools ## From nothing to a healthy etcd, a backup and a restore, with real etcd processes.
+	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
+	$(TARGET_DIR)/debug/scenarios demo
+
+test: tools ## Everything that CI runs, each stage with its time.
+	.ci/test
+
+tools: ## Installs what the build needs: protoc, iproute2, Go. Says what it cannot install.
+	@.ci/tools
+
+binaries: tools ## Builds the real etcd 3.2 to 3.7, MinIO and helm, once per machine.
+	$(CARGO) run --locked -p scenarios --bin binaries -- --all
+
+lint: tools ## Formatting, clippy, dependencies, documentation.
+	.ci/test fmt clippy crates deny doc
+
+sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them.
+	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name for one of them.
+	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
+	$(TARGET_DIR)/debug/scenarios run --lane model $(CASE)
+	$(TARGET_DIR)/debug/scenarios run --lane live $(CASE)
+
+chart: tools ## Lints and renders the chart, and checks what it renders.
+	.ci/test chart
+
+crds: tools ## Writes the CRDs of the chart from the types.
+	UPDATE_CRDS=1 $(CARGO) test --locked -p etcd-operator --test api_crds
+
+bench: tools ## Benchmarks; results are compared with the ones on record.
+	$(CARGO) bench --locked -p benches
