@@ -1,0 +1,267 @@
+//! The scenario language: what happens to a world, and what must be true of it. Data, the same for all lanes.
+//!
+//! A scenario is a list of steps, carried out one after the other. Objects live in namespace `default` unless a manifest
+//! says otherwise. Two buckets named `backups` and `other` exist in the lane's object store, and Secret
+//! `store-credentials` opens them; a lane replaces the placeholders `${STORE_ENDPOINT}` and `${AGENT_IMAGE}` in manifests.
+//! A step that cannot come true within its bound fails the scenario and says what was seen last.
+
+use serde::{Deserialize, Serialize};
+
+/// One scenario file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scenario {
+    /// `topic/behaviour-as-seen-by-user`: equals the path of the file below `cases/`, without its ending.
+    pub name: String,
+    /// One sentence: what a user would see.
+    pub about: String,
+    /// Where it runs. A lane that cannot run it is left out, with the reason in `lane-note`.
+    #[serde(default = "all_lanes")]
+    pub lanes: Vec<Lane>,
+    /// Why a lane is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane_note: Option<String>,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+fn all_lanes() -> Vec<Lane> {
+    vec![Lane::Model, Lane::Live]
+}
+
+/// What is real and what is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lane {
+    /// The operator's logic; everything around it is simulated.
+    Model,
+    /// The built operator, the process kubelet, real etcd, a real S3 server.
+    Live,
+}
+
+/// Which member of a cluster a step is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Who {
+    /// The raft leader.
+    Leader,
+    /// The first follower by name.
+    Follower,
+    /// Each member.
+    All,
+}
+
+/// An object by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Step {
+    /// Creates or updates the objects of a manifest (several documents may be separated by `---`), as `kubectl apply` does.
+    Apply(String),
+    /// Applying this manifest must be refused, with a message that contains each of these texts.
+    Rejected {
+        /// The manifest, or `target` and `patch` for an update.
+        manifest: String,
+        /// Parts of the message.
+        says: Vec<String>,
+    },
+    /// JSON merge patch of an object.
+    Patch {
+        /// Which.
+        target: Target,
+        /// The patch.
+        merge: serde_json::Value,
+    },
+    /// Deletes an object.
+    Delete {
+        /// Which.
+        target: Target,
+    },
+    /// Waits until a field of an object has a value; fails when it takes longer.
+    Wait {
+        /// Which object.
+        target: Target,
+        /// Conditions, each `<path> = <value>`, `<path> != <value>`, `<path> ~ <part of the value>`, or
+        /// `condition <Type> = True|False|Unknown`; paths are dotted (`status.phase`).
+        until: Vec<String>,
+        /// Bound, such as `90s` or `5m`; simulated time in the model lane.
+        within: String,
+    },
+    /// For this long, the conditions must stay true.
+    Stays {
+        /// Which object.
+        target: Target,
+        /// As in `wait`.
+        conditions: Vec<String>,
+        /// How long.
+        during: String,
+    },
+    /// Waits until the object is gone, or no object of the kind carries the cluster's label.
+    Gone {
+        /// Which object; the name may be `*` with `cluster`.
+        target: Target,
+        /// Only objects of this cluster.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cluster: Option<String>,
+        /// Bound.
+        within: String,
+    },
+    /// Writes keys through the client Service, each acknowledged, retrying until it is; they are remembered.
+    Write {
+        /// EtcdCluster.
+        cluster: String,
+        /// How many.
+        keys: u32,
+        /// Bytes of each value.
+        #[serde(default = "value_bytes")]
+        value_bytes: u32,
+    },
+    /// Forgets what was remembered since the named mark: those writes are allowed to be gone after a restore.
+    Mark {
+        /// Name of the mark.
+        name: String,
+    },
+    /// Every remembered key has its remembered value, and there is no other; `at` compares with the state at a mark.
+    Compare {
+        /// EtcdCluster.
+        cluster: String,
+        /// The mark whose state must be found; none: everything that was acknowledged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<String>,
+    },
+    /// Kills the etcd process of a member (SIGKILL).
+    Kill {
+        /// EtcdCluster.
+        cluster: String,
+        /// Which member.
+        who: Who,
+    },
+    /// Kills the process of a member and empties its volume; the volume object stays.
+    DestroyData {
+        /// EtcdCluster.
+        cluster: String,
+        /// Which member.
+        who: Who,
+    },
+    /// Deletes the pod of a member.
+    DeletePod {
+        /// EtcdCluster.
+        cluster: String,
+        /// Which member.
+        who: Who,
+    },
+    /// Deletes all pods and volumes of the cluster at once, with their data.
+    LoseCluster {
+        /// EtcdCluster.
+        cluster: String,
+    },
+    /// Kills the operator; it is started again at once.
+    KillOperator,
+    /// Cuts a member off from everybody, for this long.
+    Isolate {
+        /// EtcdCluster.
+        cluster: String,
+        /// Which member.
+        who: Who,
+        /// How long.
+        during: String,
+    },
+    /// Puts an object into a bucket.
+    PutObject {
+        /// `<bucket>/<key>`.
+        path: String,
+        /// What is in it.
+        content: ObjectContent,
+    },
+    /// Waits until the bucket holds so many objects whose name begins so, manifests aside.
+    Objects {
+        /// `<bucket>/<prefix>`.
+        prefix: String,
+        /// Least number.
+        at_least: usize,
+        /// Greatest number.
+        at_most: usize,
+        /// Bound.
+        within: String,
+    },
+    /// Waits until members (and only members) that the cluster should have are there: healthy voters in etcd, pods, volumes.
+    Members {
+        /// EtcdCluster.
+        cluster: String,
+        /// Healthy voters.
+        healthy: usize,
+        /// The etcd version that each of them runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
+        /// Bound.
+        within: String,
+    },
+    /// No object is written, created or deleted for this long, leases aside.
+    Quiet {
+        /// How long.
+        during: String,
+    },
+}
+
+fn value_bytes() -> u32 {
+    64
+}
+
+/// What an object put by a scenario is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub enum ObjectContent {
+    /// This text.
+    Text(String),
+    /// The first part of another object, to this many percent.
+    Truncated {
+        /// `<bucket>/<key>`.
+        of: String,
+        /// Percent that is kept.
+        percent: u8,
+    },
+    /// Another object with one bit changed in its middle.
+    Flipped {
+        /// `<bucket>/<key>`.
+        of: String,
+    },
+}
+
+/// A bound such as `500ms`, `90s`, `5m`.
+///
+/// # Errors
+/// When the text is no such bound.
+pub fn parse_bound(text: &str) -> Result<jiff::SignedDuration, String> {
+    let error = || format!("`{text}` must be a number with `ms`, `s` or `m`, such as `90s`");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: i64 = digits.parse().map_err(|_| error())?;
+    match &text[digits.len()..] {
+        "ms" => Ok(jiff::SignedDuration::from_millis(number)),
+        "s" => Ok(jiff::SignedDuration::from_secs(number)),
+        "m" => Ok(jiff::SignedDuration::from_secs(number * 60)),
+        _ => Err(error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_name_what_is_allowed() {
+        assert_eq!(parse_bound("90s"), Ok(jiff::SignedDuration::from_secs(90)));
+        assert_eq!(parse_bound("5m"), Ok(jiff::SignedDuration::from_secs(300)));
+        for text in ["90", "s", "1h", "-", ""] {
+            assert!(parse_bound(text).unwrap_err().contains("must be a number"), "{text}");
+        }
+    }
+}
