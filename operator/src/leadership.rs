@@ -11,8 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time
 use serde::Deserialize;
 use std::sync::Arc;
 
-use crate::ports::{Fence, KubernetesError, ObjectKey, Ports, Typed};
-use crate::queue::Controller;
+use crate::ports::{Controller, Fence, KubernetesError, ObjectKey, Ports, Typed};
 
 /// How long a lease holds without renewal. The archived operator's.
 pub const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(15);

@@ -12,6 +12,7 @@ pub mod kubernetes;
 pub mod meter;
 pub mod object;
 pub mod store;
+pub mod target;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use kubernetes::{Kubernetes, KubernetesError, Preconditions, Scope, WatchEve
 pub use meter::{ClusterChange, FailureReason, Meter, NoMeter, PassResult};
 pub use object::{Kind, Object, ObjectKey, Typed};
 pub use store::{Credentials, StoreError, Stores};
+pub use target::{Controller, Target};
 
 /// The ports of one operator process.
 #[derive(Clone)]

@@ -6,54 +6,13 @@
 
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use crate::ports::ObjectKey;
+pub use crate::ports::{Controller, Target};
 
 /// First pause after a failed pass.
 pub const BACK_OFF_FIRST: SignedDuration = SignedDuration::from_millis(500);
 /// Longest pause after failed passes: long enough to be no load, short enough that nobody waits for it after a recovery.
 pub const BACK_OFF_MAX: SignedDuration = SignedDuration::from_secs(30);
-
-/// Which of the three controllers a piece of work is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Controller {
-    /// EtcdCluster.
-    Cluster,
-    /// EtcdBackup.
-    Backup,
-    /// EtcdRestore.
-    Restore,
-}
-
-impl Controller {
-    /// All three.
-    pub const ALL: [Self; 3] = [Self::Cluster, Self::Backup, Self::Restore];
-
-    /// The name of its lock, which is that of the archived operator's binary.
-    pub const fn lock_name(self) -> &'static str {
-        match self {
-            Self::Cluster => "etcd-operator",
-            Self::Backup => "etcd-backup-operator",
-            Self::Restore => "etcd-restore-operator",
-        }
-    }
-}
-
-/// One object and the controller that shall look at it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Target {
-    /// Which controller.
-    pub controller: Controller,
-    /// Which object.
-    pub key: ObjectKey,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}", self.controller, self.key)
-    }
-}
 
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +115,7 @@ fn back_off(failures: u32) -> SignedDuration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::ObjectKey;
 
     fn target(name: &str) -> Target {
         Target { controller: Controller::Cluster, key: ObjectKey::new("ns", name) }

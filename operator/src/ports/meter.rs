@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use crate::queue::Target;
+use super::target::Target;
 
 /// How a pass went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

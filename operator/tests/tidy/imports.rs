@@ -13,7 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("ports", &["api", "model"]),
     ("observe", &["api", "model", "ports"]),
     ("apply", &["api", "model", "ports", "plan"]),
-    ("queue", &[]),
+    ("queue", &["api", "model", "ports"]),
     ("cache", &["api", "model", "ports"]),
     ("backup", &["api", "model", "ports"]),
     ("restore", &["api", "model", "ports", "backup"]),
@@ -50,8 +50,8 @@ const DECIDING: &[&str] =
     &["validate", "plan", "status", "build", "retention", "schedule", "naming", "record", "manifest"];
 const ACTING: &[&str] = &["observe", "apply", "reconcile", "transfer", "agent"];
 
-/// Modules that only the process that is shipped has.
-pub const LIVE: &[&str] = &["adapters", "controller", "leadership"];
+/// Modules that speak to the outside with the production clients: only the process that is shipped has them.
+pub const LIVE: &[&str] = &["adapters"];
 
 /// Imports that the table does not allow.
 pub fn upward_imports(source: &Source) -> Vec<String> {
