@@ -1,0 +1,78 @@
+{{- define "etcd-operator.fullname" -}}
+{{- if contains .Values.etcdOperator.name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Values.etcdOperator.name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "etcd-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "etcd-operator.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "etcd-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "etcd-operator.labels" -}}
+{{ include "etcd-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "etcd-operator.image" -}}
+{{- printf "%s:%s" .Values.etcdOperator.image.repository (default .Chart.AppVersion .Values.etcdOperator.image.tag) -}}
+{{- end -}}
+
+{{- /* "true" or "": templates have no booleans. */ -}}
+{{- define "etcd-operator.clusterWide" -}}
+{{- $flag := get .Values.etcdOperator.commandArgs "cluster-wide" -}}
+{{- if or .Values.clusterWide (eq (toString $flag) "true") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "etcd-operator.controllers" -}}
+{{- $controllers := list -}}
+{{- if .Values.deployments.etcdOperator }}{{ $controllers = append $controllers "cluster" }}{{ end -}}
+{{- if .Values.deployments.backupOperator }}{{ $controllers = append $controllers "backup" }}{{ end -}}
+{{- if .Values.deployments.restoreOperator }}{{ $controllers = append $controllers "restore" }}{{ end -}}
+{{- join "," $controllers -}}
+{{- end -}}
+
+{{- /* What the operator does to the objects that it manages; the verbs are those of its ports, and no more. */ -}}
+{{- define "etcd-operator.rules" -}}
+- apiGroups: [etcd.database.coreos.com]
+  resources: [etcdclusters, etcdrestores]
+  verbs: [get, list, watch]
+- apiGroups: [etcd.database.coreos.com]
+  resources: [etcdbackups]
+  # patch takes the old operator's finalizer off.
+  verbs: [get, list, watch, patch]
+- apiGroups: [etcd.database.coreos.com]
+  resources: [etcdclusters/status, etcdbackups/status, etcdrestores/status]
+  verbs: [update]
+# With OwnerReferencesPermissionEnforcement, blockOwnerDeletion needs this.
+- apiGroups: [etcd.database.coreos.com]
+  resources: [etcdclusters/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, update]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
