@@ -8,7 +8,8 @@ SEEDS ?= 500
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: tools ## From nothing to a healthy etcd, a backup and a restore, with real etcd processes.
+demo: ## From nothing to a healthy etcd, a backup and a restore, with real etcd processes.
+	@.ci/tools demo
 	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
 	$(TARGET_DIR)/debug/scenarios demo
 
