@@ -74,6 +74,11 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
+fn exceptions_from_the_lints_say_why() {
+    check(is_rust, text::exceptions_without_reason);
+}
+
+#[test]
 fn no_line_ends_in_blanks_and_every_file_ends_in_a_line() {
     check(|path| !text::is_machine_made(path), text::untidy_ends);
 }

@@ -72,6 +72,20 @@ pub fn left_for_later(source: &Source) -> Vec<String> {
     wrong
 }
 
+/// A lint of clippy that is switched off without the reason beside it: the bans of clippy.toml are decisions.
+pub fn exceptions_without_reason(source: &Source) -> Vec<String> {
+    let code = code(&source.text);
+    let mut wrong = Vec::new();
+    for (at, _) in code.match_indices("allow(clippy::") {
+        let attribute = code[at..].split(']').next().unwrap_or_default();
+        if !attribute.contains("reason") {
+            let line = code[..at].lines().count().max(1);
+            wrong.push(source.at(line, "allowed without a reason: `allow(clippy::..., reason = \"...\")`"));
+        }
+    }
+    wrong
+}
+
 /// Blanks at the end of lines, and a missing or doubled end of file.
 pub fn untidy_ends(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -134,6 +148,15 @@ fn what_is_left_for_later_is_caught() {
         assert_eq!(left_for_later(&Source::of("a.rs", &text)).len(), 1, "{text}");
     }
     assert!(left_for_later(&Source::of("a.rs", "// nothing to do here\nlet s = \"todo!\";\n")).is_empty());
+}
+
+#[test]
+fn an_exception_without_its_reason_is_caught() {
+    let bare = Source::of("a.rs", "fn g() {}\n#[allow(clippy::disallowed_methods)]\nfn f() {}\n");
+    assert_eq!(exceptions_without_reason(&bare).len(), 1);
+    assert!(exceptions_without_reason(&bare)[0].starts_with("a.rs:2: "));
+    let reasoned = "#[allow(\n    clippy::disallowed_methods,\n    reason = \"x\"\n)]\nfn f() {}\n#[allow(clippy::a, reason = \"y\")]\n";
+    assert!(exceptions_without_reason(&Source::of("a.rs", reasoned)).is_empty());
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn convert(schema: &Schema, value: &Value, root: bool) -> cel::Value {
 }
 
 /// Maps of the cel crate are hash maps: rules see them by key, and what they decide does not depend on an order.
-#[allow(clippy::disallowed_types)]
+#[allow(clippy::disallowed_types, reason = "the cel crate takes no other map")]
 fn map_of(members: impl Iterator<Item = (String, cel::Value)>) -> cel::Value {
     cel::Value::from(members.collect::<std::collections::HashMap<String, cel::Value>>())
 }
