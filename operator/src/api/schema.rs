@@ -37,6 +37,8 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
 }
 
 fn finish(mut crd: CustomResourceDefinition, rules: &[&[Rule]]) -> CustomResourceDefinition {
+    // Said in so many words: the archived operator's definitions have it true, and an apply without it would keep that.
+    crd.spec.preserve_unknown_fields = Some(false);
     for version in &mut crd.spec.versions {
         let schema = version.schema.as_mut().and_then(|validation| validation.open_api_v3_schema.as_mut());
         let root = schema.expect("kube derives a schema for every version");
@@ -64,7 +66,6 @@ fn field_mut<'a>(root: &'a mut JSONSchemaProps, path: &str) -> &'a mut JSONSchem
 /// Makes one schema and all below it ours:
 /// - `nullable` goes, so that the API server drops a `null` as if the field were absent, which is what `has()` in the
 ///   rules, and the archived operator, take it for;
-/// - a Rust `format` that Kubernetes does not know goes;
 /// - quantities get their pattern; descriptions below fields of Kubernetes' own types go.
 fn tidy(schema: &mut JSONSchemaProps, foreign: bool) {
     schema.nullable = None;
