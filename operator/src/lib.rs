@@ -6,7 +6,13 @@ pub mod api;
 pub mod model;
 pub mod ports;
 
+pub mod validate;
+
 pub mod plan;
+
+pub mod build;
+
+pub mod agent;
 
 pub mod cache;
 pub mod leadership;

@@ -15,4 +15,4 @@ pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
 pub use location::{BucketLocation, ObjectLocation, StorageKind};
 pub use member::{ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
 pub use observed::{EtcdObserved, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved};
-pub use version::Version;
+pub use version::{ProbeKind, RestoreTool, Version};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::api::storage::{OSS_ENDPOINT_DEFAULT, StorageSource, StorageType};
+
 /// The four stores of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageKind {
@@ -60,5 +62,86 @@ pub struct ObjectLocation {
 impl fmt::Display for ObjectLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.bucket.bucket, self.key)
+    }
+}
+
+impl From<StorageType> for StorageKind {
+    fn from(storage: StorageType) -> Self {
+        match storage {
+            StorageType::S3 => Self::S3,
+            StorageType::Abs => Self::Abs,
+            StorageType::Gcs => Self::Gcs,
+            StorageType::Oss => Self::Oss,
+        }
+    }
+}
+
+impl ObjectLocation {
+    /// The object that a storage block names.
+    ///
+    /// # Errors
+    /// When the block of this type is absent or its path is not `<bucket>/<key>`; the text names the field.
+    pub fn from_source(storage: StorageType, source: &StorageSource) -> Result<Self, String> {
+        let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        let (block, settings) = match storage {
+            StorageType::S3 => (
+                "s3",
+                source.s3.as_ref().map(|s3| (&s3.path, text(&s3.endpoint), s3.force_path_style, text(&s3.aws_secret))),
+            ),
+            StorageType::Abs => ("abs", source.abs.as_ref().map(|abs| (&abs.path, None, false, text(&abs.abs_secret)))),
+            StorageType::Gcs => ("gcs", source.gcs.as_ref().map(|gcs| (&gcs.path, None, false, text(&gcs.gcp_secret)))),
+            StorageType::Oss => (
+                "oss",
+                source.oss.as_ref().map(|oss| {
+                    let endpoint = text(&oss.endpoint).unwrap_or_else(|| OSS_ENDPOINT_DEFAULT.to_owned());
+                    (&oss.path, Some(endpoint), false, text(&oss.oss_secret))
+                }),
+            ),
+        };
+        let Some((path, endpoint, force_path_style, secret)) = settings else {
+            return Err(format!("`spec.{block}` must be given with storage type {}", storage.as_str()));
+        };
+        let parts = path.split_once('/').map(|(bucket, key)| (bucket, key.trim_start_matches('/')));
+        let Some((bucket, key)) = parts.filter(|(bucket, key)| !bucket.is_empty() && !key.is_empty()) else {
+            return Err(format!("`spec.{block}.path` must be `<bucket>/<key>`, and is `{path}`"));
+        };
+        let bucket =
+            BucketLocation { storage: storage.into(), bucket: bucket.to_owned(), endpoint, force_path_style, secret };
+        Ok(Self { bucket, key: key.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::storage::{OssStorage, S3Storage};
+
+    fn s3(path: &str) -> StorageSource {
+        StorageSource { s3: Some(S3Storage { path: path.to_owned(), ..Default::default() }), ..Default::default() }
+    }
+
+    #[test]
+    fn a_path_is_a_bucket_and_a_key_with_any_slashes() {
+        let location = ObjectLocation::from_source(StorageType::S3, &s3("bucket/a/b.db")).unwrap();
+        assert_eq!((location.bucket.bucket.as_str(), location.key.as_str()), ("bucket", "a/b.db"));
+        assert_eq!((location.bucket.endpoint, location.bucket.secret), (None, None));
+        for path in ["", "bucket", "bucket/", "/key", "bucket//"] {
+            let why = ObjectLocation::from_source(StorageType::S3, &s3(path)).unwrap_err();
+            assert!(why.contains("`spec.s3.path`"), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_block_must_be_the_one_of_the_type() {
+        let why = ObjectLocation::from_source(StorageType::Abs, &s3("bucket/key")).unwrap_err();
+        assert!(why.contains("`spec.abs`"), "{why}");
+    }
+
+    #[test]
+    fn oss_has_an_endpoint_of_its_own() {
+        let oss = OssStorage { path: "bucket/key".to_owned(), ..Default::default() };
+        let source = StorageSource { oss: Some(oss), ..Default::default() };
+        let location = ObjectLocation::from_source(StorageType::Oss, &source).unwrap();
+        assert_eq!(location.bucket.endpoint.as_deref(), Some("http://oss-cn-hangzhou.aliyuncs.com"));
     }
 }

@@ -1,0 +1,194 @@
+//! Brings a verified snapshot from the store onto the volume.
+//!
+//! The bytes pass once, through three checks: the size and the sha256 that the EtcdRestore verified, and etcd's own
+//! hash at the end of the snapshot. They go into a temporary file that takes its name only when all is right and on
+//! disk: the name alone says that the file is good. Killed anywhere, the next run begins anew or finds its work done.
+//! Memory is one chunk.
+
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore};
+use sha2::{Digest, Sha256};
+use std::io;
+
+use super::command::Fetch;
+use super::directory::{Directory, FileSink, has_log};
+
+/// etcd appends the sha256 of the database.
+const TRAILER_BYTES: u64 = 32;
+/// The database is made of pages, which are multiples of this.
+const SECTOR_BYTES: u64 = 512;
+
+/// What `fetch` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// The file is there now.
+    Complete,
+    /// Nothing had to be done: the file, or the data directory made of it, is there already.
+    Already,
+}
+
+/// Why there is no snapshot. No part of one is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The key is none that a store can hold.
+    #[error("key `{key}` cannot be used: {message}")]
+    Key {
+        /// The key.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The store did not give the object, or not all of it.
+    #[error("the store does not give the snapshot: {source}")]
+    Store {
+        /// In its own words.
+        #[from]
+        source: object_store::Error,
+    },
+    /// The object is not the one that was verified.
+    #[error("the object is {actual} bytes long, and was {expected} when it was verified")]
+    Size {
+        /// When it was verified.
+        expected: u64,
+        /// Now.
+        actual: u64,
+    },
+    /// The object is not the one that was verified.
+    #[error("the object's sha256 is {actual}, and was {expected} when it was verified")]
+    Digest {
+        /// When it was verified.
+        expected: String,
+        /// Now.
+        actual: String,
+    },
+    /// The object does not end with the hash of what is before it.
+    #[error("the object is no etcd snapshot, or a damaged one: {why}")]
+    NotASnapshot {
+        /// Which check failed.
+        why: &'static str,
+    },
+    /// The volume is full.
+    #[error("the volume is full: the snapshot needs {needed} bytes, and its data directory as many again")]
+    Full {
+        /// Size of the snapshot.
+        needed: u64,
+    },
+    /// The volume does not work.
+    #[error("cannot {action}: {source}")]
+    Disk {
+        /// What was tried.
+        action: String,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Fetches, unless that was done.
+///
+/// # Errors
+/// See [`FetchError`]; it is safe to try again.
+pub async fn fetch(command: &Fetch, store: &dyn ObjectStore, directory: &dyn Directory) -> Result<Fetched, FetchError> {
+    let reading = |source| FetchError::Disk { action: "read the volume".to_owned(), source };
+    if has_log(directory, &command.data_dir).map_err(reading)? {
+        return Ok(Fetched::Already);
+    }
+    if directory.size(&command.to).map_err(reading)? == Some(command.size) {
+        return Ok(Fetched::Already);
+    }
+    if command.size % SECTOR_BYTES != TRAILER_BYTES || command.size <= TRAILER_BYTES {
+        return Err(FetchError::NotASnapshot { why: "its size is not that of a database with its hash" });
+    }
+    let partial = format!("{}.partial", command.to);
+    let result = download(command, store, directory, &partial).await;
+    let result = result.and_then(|()| {
+        let action = format!("rename {partial}");
+        directory.rename(&partial, &command.to).map_err(|source| FetchError::Disk { action, source })
+    });
+    if let Err(error) = result {
+        // The first error tells more than one of the cleaning up.
+        let _ = directory.remove(&partial);
+        return Err(error);
+    }
+    Ok(Fetched::Complete)
+}
+
+async fn download(
+    command: &Fetch,
+    store: &dyn ObjectStore,
+    directory: &dyn Directory,
+    partial: &str,
+) -> Result<(), FetchError> {
+    let disk = |source: io::Error| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FetchError::Full { needed: command.size },
+        _ => FetchError::Disk { action: format!("write {partial}"), source },
+    };
+    let key = &command.source.key;
+    let path = Path::parse(key).map_err(|error| FetchError::Key { key: key.clone(), message: error.to_string() })?;
+    let object = store.get_opts(&path, GetOptions::default()).await?;
+    if object.meta.size != command.size {
+        return Err(FetchError::Size { expected: command.size, actual: object.meta.size });
+    }
+    let mut sink = directory.create(partial).map_err(disk)?;
+    let mut checks = Checks::new(command.size);
+    let mut stream = object.into_stream();
+    while let Some(chunk) = stream.try_next().await? {
+        checks.take(&chunk)?;
+        write(sink.as_mut(), &chunk).map_err(disk)?;
+    }
+    checks.finish(&command.sha256)?;
+    sink.finish().map_err(disk)
+}
+
+fn write(sink: &mut dyn FileSink, chunk: &[u8]) -> io::Result<()> {
+    if chunk.is_empty() { Ok(()) } else { sink.write(chunk) }
+}
+
+/// The checks that the bytes pass through.
+struct Checks {
+    expected: u64,
+    actual: u64,
+    whole: Sha256,
+    database: Sha256,
+    trailer: Vec<u8>,
+}
+
+impl Checks {
+    fn new(expected: u64) -> Self {
+        Self { expected, actual: 0, whole: Sha256::new(), database: Sha256::new(), trailer: Vec::new() }
+    }
+
+    /// Refuses a byte too many before it is written: a store that never ends must not fill the volume.
+    fn take(&mut self, chunk: &[u8]) -> Result<(), FetchError> {
+        let before = self.actual;
+        self.actual += chunk.len() as u64;
+        if self.actual > self.expected {
+            return Err(FetchError::Size { expected: self.expected, actual: self.actual });
+        }
+        self.whole.update(chunk);
+        let database_left = (self.expected - TRAILER_BYTES).saturating_sub(before);
+        let split = usize::try_from(database_left).unwrap_or(usize::MAX).min(chunk.len());
+        let (database, trailer) = chunk.split_at(split);
+        self.database.update(database);
+        self.trailer.extend_from_slice(trailer);
+        Ok(())
+    }
+
+    fn finish(self, sha256: &str) -> Result<(), FetchError> {
+        if self.actual != self.expected {
+            return Err(FetchError::Size { expected: self.expected, actual: self.actual });
+        }
+        if self.database.finalize().as_slice() != self.trailer.as_slice() {
+            return Err(FetchError::NotASnapshot { why: "the hash at its end is not that of what is before it" });
+        }
+        let actual: String = self.whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        if actual != sha256 {
+            return Err(FetchError::Digest { expected: sha256.to_owned(), actual });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

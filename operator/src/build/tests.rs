@@ -1,0 +1,234 @@
+//! Properties of the objects; what they look like as a whole is in `operator/tests/golden`.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::agent::{Command, EtcdFlags};
+use crate::validate::{Settings, validate};
+
+fn desired(spec: Value) -> Desired {
+    let mut manifest = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}});
+    manifest["spec"] = spec;
+    let cluster = serde_json::from_value(manifest).unwrap();
+    let settings = Settings { agent_image: "operator:1".to_owned(), replace_after: SignedDuration::from_mins(5) };
+    validate(&cluster, None, &settings).unwrap()
+}
+
+fn start(desired: &Desired) -> MemberStart<'static> {
+    MemberStart {
+        name: "c-a",
+        lineage: "u-1",
+        voter: true,
+        initial_cluster: initial_cluster(desired, ["c-a", "c-b"]),
+        state: InitialState::New,
+        expect_data: false,
+        restore: None,
+    }
+}
+
+fn pod_json(desired: &Desired) -> Value {
+    serde_json::to_value(member_pod(desired, &start(desired))).unwrap()
+}
+
+const POLICY: &str = r#"{
+    "labels": {"team": "x"}, "annotations": {"note": "y", "etcd.version": "no"}, "nodeSelector": {"disk": "ssd"},
+    "antiAffinity": true, "resources": {"requests": {"cpu": "1"}}, "securityContext": {"runAsUser": 1000},
+    "tolerations": [{"key": "k", "operator": "Exists"}], "ClusterDomain": ".cluster.local",
+    "etcdEnv": [{"name": "ETCD_HEARTBEAT_INTERVAL", "value": "200"}, {"name": "ETCD_NAME", "value": "no"}],
+    "busyboxImage": "busybox", "DNSTimeoutInSecond": 7
+}"#;
+
+fn with_policy(edit: impl FnOnce(&mut Value)) -> Desired {
+    let mut policy: Value = serde_json::from_str(POLICY).unwrap();
+    edit(&mut policy);
+    desired(json!({"size": 3, "version": "3.6.10", "pod": policy}))
+}
+
+#[test]
+fn every_field_of_the_pod_policy_takes_effect() {
+    let desired = with_policy(|_| ());
+    let pod = pod_json(&desired);
+    assert_eq!(pod["metadata"]["labels"]["team"], "x");
+    assert_eq!(pod["metadata"]["annotations"]["note"], "y");
+    assert_eq!(pod["metadata"]["annotations"]["etcd.version"], "3.6.10");
+    assert_eq!(pod["spec"]["nodeSelector"], json!({"disk": "ssd"}));
+    assert_eq!(pod["spec"]["securityContext"], json!({"runAsUser": 1000}));
+    assert_eq!(pod["spec"]["tolerations"], json!([{"key": "k", "operator": "Exists"}]));
+    let term = &pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(term["topologyKey"], "kubernetes.io/hostname");
+    assert_eq!(term["labelSelector"]["matchLabels"], json!({"etcd_cluster": "c"}));
+    for list in ["containers", "initContainers"] {
+        for container in pod["spec"][list].as_array().unwrap() {
+            assert_eq!(container["resources"], json!({"requests": {"cpu": "1"}}), "{container}");
+        }
+    }
+    let env = &pod["spec"]["containers"][0]["env"];
+    assert_eq!(*env, json!([{"name": "ETCD_HEARTBEAT_INTERVAL", "value": "200"}]));
+    assert_eq!(client_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2379");
+    assert_eq!(peer_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2380");
+}
+
+#[test]
+fn affinity_wins_over_the_deprecated_anti_affinity() {
+    let affinity = json!({"nodeAffinity": {}});
+    let pod = pod_json(&with_policy(|policy| policy["affinity"] = affinity.clone()));
+    assert_eq!(pod["spec"]["affinity"], affinity);
+}
+
+#[test]
+fn the_hash_follows_what_the_user_controls() {
+    let hash = template_hash(&with_policy(|_| ()));
+    assert_eq!(hash.len(), 16);
+    let edits: [fn(&mut Value); 8] = [
+        |policy| policy["labels"]["team"] = json!("z"),
+        |policy| policy["annotations"]["note"] = json!("z"),
+        |policy| policy["nodeSelector"]["disk"] = json!("z"),
+        |policy| policy["antiAffinity"] = json!(false),
+        |policy| policy["resources"]["requests"]["cpu"] = json!("2"),
+        |policy| policy["securityContext"]["runAsUser"] = json!(1),
+        |policy| policy["tolerations"] = json!([]),
+        |policy| policy["etcdEnv"][0]["value"] = json!("300"),
+    ];
+    for (i, edit) in edits.into_iter().enumerate() {
+        assert_ne!(template_hash(&with_policy(edit)), hash, "edit {i}");
+    }
+}
+
+#[test]
+fn the_hash_does_not_follow_image_version_flags_lineage_or_what_is_unused() {
+    let hash = template_hash(&with_policy(|_| ()));
+    for edit in [
+        |policy: &mut Value| policy["busyboxImage"] = json!("z"),
+        |policy: &mut Value| policy["DNSTimeoutInSecond"] = json!(9),
+        |policy: &mut Value| policy["ClusterDomain"] = json!(".other"),
+    ] {
+        assert_eq!(template_hash(&with_policy(edit)), hash);
+    }
+    let mut other = with_policy(|_| ());
+    other.version = "3.5.26".parse().unwrap();
+    other.repository = "mirror/etcd".to_owned();
+    other.agent_image = "operator:2".to_owned();
+    other.size = 5;
+    assert_eq!(template_hash(&other), hash);
+    // The same value in every release: a new operator must not restart everybody's members.
+    assert_eq!(template_hash(&desired(json!({"size": 1}))), template_hash(&desired(json!({"size": 3, "pod": {}}))));
+    assert_eq!(template_hash(&desired(json!({"size": 1}))), "080f08815d9e955b");
+}
+
+#[test]
+fn a_user_cannot_take_over_the_labels_that_services_select_by() {
+    let taken = json!({"etcd.database.coreos.com/role": "voter", "app.kubernetes.io/instance": "other"});
+    let desired = with_policy(|policy| policy["labels"] = taken);
+    let labels = member_pod(&desired, &MemberStart { voter: false, ..start(&desired) }).metadata.labels.unwrap();
+    assert_eq!(labels["etcd.database.coreos.com/role"], "learner");
+    assert_eq!(labels["app.kubernetes.io/instance"], "c");
+}
+
+#[test]
+fn the_command_lines_in_a_pod_are_what_the_agent_reads() {
+    let desired = desired(json!({"size": 3, "version": "3.6.10"}));
+    let start = MemberStart { state: InitialState::Existing, expect_data: true, ..start(&desired) };
+    let pod = member_pod(&desired, &start).spec.unwrap();
+    let line = pod.containers[0].command.clone().unwrap();
+    let Ok(Command::Run(run)) = Command::parse(&line[1..]) else { panic!("{line:?}") };
+    assert!(run.expect_data);
+    let flags = EtcdFlags::parse(&run.etcd).unwrap();
+    assert_eq!((flags.name.as_str(), flags.token.as_str()), ("c-a", "u-1"));
+    assert_eq!(flags.data_dir.as_deref(), Some(run.data_dir.as_str()));
+    assert_eq!(flags.initial_cluster, start.initial_cluster);
+    assert_eq!(flags.initial_state, InitialState::Existing);
+    assert_eq!(flags.peer_urls, [peer_url(&desired, "c-a")]);
+    assert_eq!(flags.client_urls, [client_url(&desired, "c-a")]);
+}
+
+#[test]
+fn no_version_is_probed_by_a_path_that_writes_or_that_it_does_not_serve() {
+    let tls = json!({"static": {"member": {"serverSecret": "s"}, "operatorSecret": "o"}});
+    for (version, plain, with_tls) in [
+        ("3.2.25", "/version:2379 alive false", "tcp:2379 alive false"),
+        ("3.4.29", "/readyz:2379 alive true", "/readyz:2381 alive true"),
+        ("3.6.10", "/readyz:2379 alive true", "/readyz:2381 alive true"),
+    ] {
+        for (tls, expected) in [(Value::Null, plain), (tls.clone(), with_tls)] {
+            let pod = pod_json(&desired(json!({"size": 3, "version": version, "TLS": tls})));
+            let etcd = &pod["spec"]["containers"][0];
+            let ready = &etcd["readinessProbe"];
+            let asked = match &ready["httpGet"] {
+                Value::Null => format!("tcp:{}", ready["tcpSocket"]["port"]),
+                get => format!("{}:{}", get["path"].as_str().unwrap(), get["port"]),
+            };
+            let alive = etcd.get("livenessProbe").is_some();
+            assert_eq!(format!("{asked} alive {alive}"), expected, "{version}");
+            assert!(!etcd.to_string().contains("/health"), "{version}");
+            let metrics = etcd["command"].to_string().contains("--listen-metrics-urls");
+            assert_eq!(metrics, asked.ends_with("2381"), "{version}: what is probed is listened on");
+        }
+    }
+}
+
+#[test]
+fn the_client_service_selects_nobody_until_somebody_serves() {
+    let desired = desired(json!({"size": 3}));
+    let pod = member_pod(&desired, &start(&desired)).metadata.labels.unwrap();
+    let selects = |service: Service| {
+        let selector = service.spec.unwrap().selector.unwrap();
+        selector.iter().all(|(key, value)| pod.get(key) == Some(value))
+    };
+    assert!(!selects(client_service(&desired, None)));
+    assert!(!selects(client_service(&desired, Some("u-2"))));
+    assert!(selects(client_service(&desired, Some("u-1"))));
+    assert!(selects(peer_service(&desired)));
+}
+
+#[test]
+fn a_service_is_as_built_whatever_the_server_filled_in_and_not_when_it_was_edited() {
+    let desired = desired(json!({"size": 3}));
+    for wanted in [peer_service(&desired), client_service(&desired, None)] {
+        let mut stored = serde_json::to_value(&wanted).unwrap();
+        stored["spec"]["sessionAffinity"] = json!("None");
+        stored["spec"]["type"] = json!("ClusterIP");
+        stored["spec"]["ipFamilies"] = json!(["IPv4"]);
+        stored["spec"]["selector"] = json!({"app": "etcd"});
+        stored["metadata"]["labels"]["more"] = json!("labels");
+        if stored["spec"].get("clusterIP").is_none() {
+            stored["spec"]["clusterIP"] = json!("10.0.0.1");
+        }
+        let read = |json: &Value| serde_json::from_value::<Service>(json.clone()).unwrap();
+        assert!(service_as_built(&read(&stored), &wanted));
+        let edits: [fn(&mut Value); 5] = [
+            |service| service["spec"]["ports"][0]["port"] = json!(1),
+            |service| service["spec"]["ports"][0]["targetPort"] = json!("x"),
+            |service| service["spec"]["type"] = json!("NodePort"),
+            |service| {
+                let unready = service["spec"]["publishNotReadyAddresses"].as_bool().unwrap_or(false);
+                service["spec"]["publishNotReadyAddresses"] = json!(!unready);
+            },
+            |service| service["metadata"]["labels"]["etcd_cluster"] = json!("x"),
+        ];
+        for (i, edit) in edits.into_iter().enumerate() {
+            let mut edited = stored.clone();
+            edit(&mut edited);
+            assert!(!service_as_built(&read(&edited), &wanted), "edit {i}");
+        }
+    }
+}
+
+#[test]
+fn every_object_is_controlled_by_its_etcdcluster() {
+    let desired = desired(json!({"size": 3}));
+    let owners = [
+        peer_service(&desired).metadata,
+        client_service(&desired, None).metadata,
+        member_volume(&desired, "c-a", "u-1").metadata,
+        member_pod(&desired, &start(&desired)).metadata,
+    ];
+    for meta in owners {
+        let owner = &meta.owner_references.unwrap()[0];
+        assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.controller), ("EtcdCluster", "u", Some(true)));
+        assert_eq!(owner.block_owner_deletion, Some(true));
+        assert_eq!(meta.namespace.as_deref(), Some("ns"));
+        assert_eq!(meta.labels.unwrap()["etcd_cluster"], "c");
+    }
+}
