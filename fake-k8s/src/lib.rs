@@ -4,6 +4,8 @@
 //! [`controllers`] are the step machines that make objects come alive. `http` and the process kubelet (feature `serve`)
 //! do IO: they let the real `kubectl` talk to the server, and real processes run in its pods.
 pub mod controllers;
+#[cfg(feature = "serve")]
+pub mod http;
 pub mod server;
 
 pub use server::{

@@ -13,6 +13,7 @@ mod binding;
 mod builtin;
 mod definitions;
 mod delete;
+mod json_path;
 mod metadata;
 mod names;
 pub mod object;
@@ -26,6 +27,7 @@ mod status;
 mod store;
 mod strategic;
 mod subresources;
+pub mod table;
 mod watch;
 mod write;
 

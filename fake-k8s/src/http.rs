@@ -1,0 +1,170 @@
+//! The HTTP front: the server of this crate as real clients see it, on plain HTTP/1.1 and HTTP/2 without TLS.
+//!
+//! This is where the clock, the threads and the sockets are; every decision is the [`Server`]'s.
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::response::Response;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::server::{Reason, Server, Status};
+
+mod answer;
+mod discovery;
+pub mod logs;
+mod openapi;
+mod route;
+mod watching;
+
+use logs::LogSource;
+use route::{Target, Words};
+
+/// The largest body that is read: etcd's own limit of 1.5 MiB, doubled as Kubernetes does for its requests.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// The server, shared between connections and controllers.
+#[derive(Clone)]
+pub struct Shared {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: Mutex<Server>,
+    version: watch::Sender<u64>,
+    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    logs: Mutex<Option<Arc<dyn LogSource>>>,
+}
+
+impl Shared {
+    /// Shares a server that lives by the clock of this machine.
+    #[allow(clippy::disallowed_methods)] // The HTTP front is the live edge: here real time comes in.
+    pub fn new(server: Server) -> Self {
+        Self::with_clock(server, Timestamp::now)
+    }
+
+    /// Shares a server that lives by another clock.
+    pub fn with_clock(server: Server, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        let (version, _) = watch::channel(server.resource_version());
+        let inner = Inner { server: Mutex::new(server), version, clock: Box::new(clock), logs: Mutex::new(None) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Runs something under the lock, and wakes watchers and drivers when it committed.
+    pub fn run<T>(&self, work: impl FnOnce(Timestamp, &mut Server) -> T) -> T {
+        let now = self.now();
+        let mut server = self.lock();
+        let result = work(now, &mut server);
+        let version = server.resource_version();
+        drop(server);
+        self.inner.version.send_if_modified(|known| {
+            let newer = version > *known;
+            *known = version.max(*known);
+            newer
+        });
+        result
+    }
+
+    /// The version of the last commit, as it changes: a driver steps its controllers on each change.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.inner.version.subscribe()
+    }
+
+    /// Where the logs of containers come from.
+    pub fn set_log_source(&self, source: Arc<dyn LogSource>) {
+        *self.inner.logs.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
+    }
+
+    /// The time by the clock of this server.
+    pub fn now(&self) -> Timestamp {
+        (self.inner.clock)()
+    }
+
+    fn log_source(&self) -> Option<Arc<dyn LogSource>> {
+        self.inner.logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A request that panicked has committed whole changes or none: the server stays usable.
+    fn lock(&self) -> MutexGuard<'_, Server> {
+        self.inner.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves on `listener` until `stop` is ready.
+pub async fn serve(
+    shared: Shared,
+    listener: std::net::TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let app = Router::new().fallback(handle).with_state(shared);
+    let serving = async { axum::serve(listener, app).await };
+    tokio::select! {
+        // Watches never end by themselves: stopping means leaving them.
+        () = stop => Ok(()),
+        result = serving => result,
+    }
+}
+
+async fn handle(State(shared): State<Shared>, request: axum::extract::Request) -> Response {
+    let (head, body) = request.into_parts();
+    let words = Words::of(&head);
+    let body = match to_bytes(body, BODY_LIMIT).await {
+        Ok(bytes) => bytes,
+        Err(_) => {
+            let message = format!("limit is {BODY_LIMIT} bytes");
+            return answer::failure(&Status::new(Reason::RequestEntityTooLarge, message));
+        }
+    };
+    match answer_to(&shared, &words, &body) {
+        Ok(response) => response,
+        Err(status) => answer::failure(&status),
+    }
+}
+
+fn answer_to(shared: &Shared, words: &Words, body: &[u8]) -> Result<Response, Status> {
+    match route::target(words)? {
+        Target::Health => Ok(answer::text("ok")),
+        Target::Version => Ok(answer::json(200, &discovery::version())),
+        Target::Discovery(path) => discovery::answer(shared, &path).map(|v| answer::json(200, &v)),
+        Target::OpenApi(path) => openapi::answer(shared, &path).map(|v| answer::json(200, &v)),
+        Target::AccessReview => {
+            let mut review = route::decode_body(words, body)?.unwrap_or_default();
+            review["status"] = serde_json::json!({"allowed": true, "reason": "everybody may do everything here"});
+            Ok(answer::json(201, &review))
+        }
+        Target::Logs { namespace, pod } => logs::answer(shared, words, &namespace, &pod),
+        Target::Watch(request) => watching::answer(shared, words, &request),
+        Target::Request(mut request) => {
+            request.body = route::decode_body(words, body)?;
+            route::check_body(&request)?;
+            let (result, warnings, table) = shared.run(|now, server| {
+                let result = server.handle(now, &request);
+                let table = answer::shape(server, words, &request, &result, now);
+                (result, server.warnings().to_vec(), table)
+            });
+            let value = result?;
+            let code = answer::code_of(&request, &value);
+            Ok(answer::with_warnings(answer::json(code, &table.unwrap_or(value)), &warnings))
+        }
+    }
+}
+
+/// A body that is streamed.
+fn stream(body: Body, content_type: &'static str) -> Response {
+    let mut response = Response::new(body);
+    let value = http::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, value);
+    response
+}
+
+/// A kubeconfig that leads to a server at `address`.
+pub fn kubeconfig(address: std::net::SocketAddr) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: fake\nclusters:\n- name: fake\n  cluster:\n    server: http://{address}\ncontexts:\n- name: fake\n  context:\n    cluster: fake\n    user: fake\n    namespace: default\nusers:\n- name: fake\n  user: {{}}\n"
+    )
+}
