@@ -5,6 +5,7 @@ pub mod endpoints;
 pub mod garbage_collector;
 pub mod informer;
 pub mod kubelet;
+pub mod namespaces;
 pub mod object;
 pub mod recorder;
 pub mod runtime;

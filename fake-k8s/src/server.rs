@@ -13,6 +13,7 @@ mod binding;
 mod builtin;
 mod definitions;
 mod delete;
+mod events;
 mod json_path;
 mod metadata;
 mod names;
@@ -169,6 +170,9 @@ impl Server {
             return object.clone();
         }
         let mut other = Value::clone(object);
+        if info.is("events.k8s.io", "events") {
+            events::to_new(&mut other);
+        }
         other["apiVersion"] = Value::String(wanted);
         Arc::new(other)
     }

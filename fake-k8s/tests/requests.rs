@@ -112,3 +112,120 @@ fn a_snapshot_list_shows_what_was_there_then() {
     assert_eq!(list["items"][0], made);
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn events_written_through_one_group_are_read_through_the_other() {
+    let mut server = Server::new(1);
+    let fresh = ResourceName::new("events.k8s.io", "v1", "events");
+    let event = json!({
+        "metadata": {"name": "e"}, "note": "hello", "reason": "R", "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "reportingController": "c",
+    });
+    let made = server.handle(NOW, &Request::create(fresh, "default", event)).unwrap();
+    assert_eq!((&made["note"], &made["apiVersion"]), (&json!("hello"), &json!("events.k8s.io/v1")));
+    let about = Request::list(ResourceName::core("events"), "").where_field("involvedObject.name=p");
+    let list = server.handle(NOW, &about).unwrap();
+    assert_eq!(list["items"][0]["message"], "hello");
+}
+
+fn pod(image: &str) -> Value {
+    json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+fn pods() -> ResourceName {
+    ResourceName::core("pods")
+}
+
+#[test]
+fn a_pod_gets_the_defaults_of_kubernetes() {
+    let mut server = Server::new(1);
+    let made = server.handle(NOW, &Request::create(pods(), "default", pod("i:1"))).unwrap();
+    let spec = &made["spec"];
+    assert_eq!(spec["restartPolicy"], "Always");
+    assert_eq!(spec["terminationGracePeriodSeconds"], 30);
+    assert_eq!(spec["containers"][0]["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(spec["containers"][0]["terminationMessagePath"], "/dev/termination-log");
+    assert_eq!(made["status"]["phase"], "Pending");
+}
+
+#[test]
+fn of_a_pod_only_the_image_and_few_more_may_change() {
+    let mut server = Server::new(1);
+    server.handle(NOW, &Request::create(pods(), "default", pod("i:1"))).unwrap();
+    let image = json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}});
+    let mut patch = Request::merge_patch(pods(), "default", "p", image);
+    patch.verb = fake_k8s::Verb::Patch(fake_k8s::PatchKind::StrategicMerge);
+    server.handle(NOW, &patch).unwrap();
+    patch.body = Some(json!({"spec": {"hostname": "other"}}));
+    let status = server.handle(NOW, &patch).unwrap_err();
+    assert!(status.is_invalid() && status.message.contains("pod updates may not change fields"), "{status}");
+    let name = json!({"metadata": {"name": "P_"}, "spec": {"containers": []}});
+    let status = server.handle(NOW, &Request::create(pods(), "default", name)).unwrap_err();
+    assert!(
+        status.message.contains("a lowercase RFC 1123 subdomain")
+            && status.message.contains("spec.containers: Required value")
+    );
+}
+
+#[test]
+fn a_scheduled_pod_has_a_grace_period_and_an_unscheduled_one_has_none() {
+    let mut server = Server::new(1);
+    for bound in [false, true] {
+        server.handle(NOW, &Request::create(pods(), "default", pod("i:1"))).unwrap();
+        if bound {
+            let target = json!({"target": {"kind": "Node", "name": "n"}});
+            let bind = Request::create(pods(), "default", target).named("p").on_subresource("binding");
+            server.handle(NOW, &bind).unwrap();
+        }
+        server.handle(NOW, &Request::delete(pods(), "default", "p")).unwrap();
+        assert_eq!(server.peek(&pods(), "default", "p").is_some(), bound);
+    }
+    let held = server.peek(&pods(), "default", "p").unwrap();
+    assert_eq!(held["metadata"]["deletionTimestamp"], "1970-01-01T00:00:30Z");
+    server.handle(NOW, &Request::delete(pods(), "default", "p").grace(0)).unwrap();
+    assert!(server.peek(&pods(), "default", "p").is_none());
+}
+
+#[test]
+fn services_get_addresses_that_do_not_change() {
+    let mut server = Server::new(1);
+    let services = ResourceName::core("services");
+    let service = |name: &str| json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    let a = server.handle(NOW, &Request::create(services.clone(), "default", service("a"))).unwrap();
+    let b = server.handle(NOW, &Request::create(services.clone(), "default", service("b"))).unwrap();
+    assert_ne!(a["spec"]["clusterIP"], b["spec"]["clusterIP"]);
+    assert_eq!(a["spec"]["ports"][0], json!({"port": 80, "protocol": "TCP", "targetPort": 80}));
+    let kept = server.handle(NOW, &Request::replace(services.clone(), "default", "a", service("a"))).unwrap();
+    assert_eq!(kept, a);
+    let change = json!({"spec": {"clusterIP": "10.96.9.9"}});
+    let status = server.handle(NOW, &Request::merge_patch(services, "default", "a", change)).unwrap_err();
+    assert!(status.message.contains("may not change once set"), "{status}");
+}
+
+#[test]
+fn a_finalizer_holds_a_deleted_object_and_none_may_be_added() {
+    let (mut server, _) = server_with_map();
+    let finalizers = |f: Value| Request::merge_patch(maps(), "default", "m", json!({"metadata": {"finalizers": f}}));
+    server.handle(NOW, &finalizers(json!(["a/b"]))).unwrap();
+    server.handle(NOW, &Request::delete(maps(), "default", "m")).unwrap();
+    let status = server.handle(NOW, &finalizers(json!(["a/b", "c/d"]))).unwrap_err();
+    assert!(status.message.contains("no new finalizers can be added"), "{status}");
+    server.handle(NOW, &finalizers(json!(null))).unwrap();
+    assert!(server.peek(&maps(), "default", "m").is_none());
+}
+
+#[test]
+fn a_list_is_read_in_pages_of_one_version() {
+    let (mut server, _) = server_with_map();
+    server.handle(NOW, &Request::create(maps(), "default", map("n"))).unwrap();
+    let mut request = Request::list(maps(), "default");
+    request.options.limit = 1;
+    let first = server.handle(NOW, &request).unwrap();
+    assert_eq!(first["items"][0]["metadata"]["name"], "m");
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    server.handle(NOW, &Request::delete(maps(), "default", "n")).unwrap();
+    request.options.continue_token = first["metadata"]["continue"].as_str().map(str::to_owned);
+    let second = server.handle(NOW, &request).unwrap();
+    assert_eq!(second["items"][0]["metadata"]["name"], "n", "the pages show one moment");
+    assert!(second["metadata"].get("continue").is_none());
+}

@@ -202,7 +202,10 @@ pub fn decode_body(words: &Words, body: &[u8]) -> Result<Option<Value>, Status> 
             let text = std::str::from_utf8(body).map_err(|e| bad(&e))?;
             serde_saphyr::from_str::<Value>(text).map(Some).map_err(|e| bad(&e))
         }
-        _ => Err(unknown_format("application/json, application/yaml")),
+        "application/vnd.kubernetes.protobuf" => {
+            super::protobuf::decode(body).map(Some).map_err(|why| Status::new(Reason::UnsupportedMediaType, why))
+        }
+        _ => Err(unknown_format("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
     }
 }
 

@@ -284,6 +284,9 @@ pub(super) fn decode(info: &ResourceInfo, body: Option<&Value>) -> Result<Value,
     } else if info.storage != super::definitions::storage() {
         drop_nulls(&mut object);
     }
+    if info.is("events.k8s.io", "events") {
+        super::events::to_core(&mut object);
+    }
     Ok(object)
 }
 
