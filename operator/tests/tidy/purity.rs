@@ -51,7 +51,7 @@ const CLIENTS: &[(&[&str], &[&str])] = &[
 /// Runtimes, clients, the system, and waiting, in pure modules.
 pub fn impure_mentions(source: &Source) -> Vec<String> {
     let own = module_of(&source.path);
-    if !own.first().is_some_and(|top| PURE.contains(&top.as_str())) {
+    if source.is_test() || !own.first().is_some_and(|top| PURE.contains(&top.as_str())) {
         return Vec::new();
     }
     let code = code(&source.text);
@@ -72,7 +72,8 @@ pub fn impure_mentions(source: &Source) -> Vec<String> {
 pub fn client_crates(source: &Source) -> Vec<String> {
     let own = module_of(&source.path);
     let Some(top) = own.first().map(String::as_str) else { return Vec::new() };
-    if LIVE.contains(&top) {
+    let live_part = own.get(1).is_some_and(|part| part == "live");
+    if source.is_test() || LIVE.contains(&top) || live_part {
         return Vec::new();
     }
     let is_wrong = |path: &[String]| {
@@ -84,7 +85,7 @@ pub fn client_crates(source: &Source) -> Vec<String> {
 
 /// Printing, but in programs: main.rs and src/bin.
 pub fn prints(source: &Source) -> Vec<String> {
-    if source.path.ends_with("/main.rs") || source.path.contains("/bin/") {
+    if source.is_test() || source.path.ends_with("/main.rs") || source.path.contains("/bin/") {
         return Vec::new();
     }
     let mut wrong = Vec::new();
