@@ -45,7 +45,7 @@ impl Lab {
         let folder = std::env::temp_dir().join(format!("fake-k8s-kubectl-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config"), kubeconfig(address)).unwrap();
-        Some(Self { shared, folder, runtime: runtime })
+        Some(Self { shared, folder, runtime })
     }
 
     fn command(&self, line: &str) -> Command {
@@ -288,6 +288,8 @@ fn built_in_kinds_are_created_and_read() {
 #[test]
 fn explain_reads_the_schema_of_a_definition() {
     let Some(lab) = Lab::with_widgets() else { return };
+    let again = lab.ok_with("apply -f -", &definition().to_string());
+    assert_eq!(again.trim(), "customresourcedefinition.apiextensions.k8s.io/widgets.example.com unchanged");
     let text = lab.ok("explain widgets.spec");
     assert!(text.contains("How big it is.") && text.contains("-required-"), "{text}");
     assert!(lab.ok("explain wd").contains("A widget."));
@@ -332,7 +334,7 @@ fn with_its_controllers_a_namespace_and_dependents_go_away() {
     lab.ok_with("create -n n -f -", &child.to_string());
     lab.ok("delete cm owner -n n --cascade=foreground --timeout=20s");
     assert!(lab.refused_with("get cm child -n n", "").contains("not found"));
-    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: n}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: 'n'}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
     lab.ok_with("apply -f -", claim);
     assert!(lab.ok("get pvc -n n").contains("standard"));
     assert!(lab.ok("get sc").contains("standard (default)"));
