@@ -6,15 +6,40 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::{Command, EtcdFlags};
-use crate::model::{BucketLocation, ObjectLocation, Revision, StorageKind};
-use crate::validate::{Settings, validate};
+use crate::api::EtcdClusterSpec;
+use crate::model::{BucketLocation, ClientTls, ObjectLocation, Revision, Storage, StorageKind, Tls, Version};
 
 fn desired(spec: Value) -> Desired {
-    let mut manifest = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}});
-    manifest["spec"] = spec;
-    let cluster = serde_json::from_value(manifest).unwrap();
-    let settings = Settings { agent_image: "operator:1".to_owned(), replace_after: SignedDuration::from_mins(5) };
-    validate(&cluster, None, &settings).unwrap()
+    let spec: EtcdClusterSpec = serde_json::from_value(spec).unwrap();
+    let pod = spec.pod.unwrap_or_default();
+    let secrets = spec.tls.and_then(|tls| tls.static_);
+    let member = secrets.as_ref().and_then(|secrets| secrets.member.clone()).unwrap_or_default();
+    Desired {
+        identity: ClusterIdentity { namespace: "ns".to_owned(), name: "c".to_owned(), uid: "u".to_owned() },
+        generation: 1,
+        size: usize::try_from(spec.size).unwrap(),
+        paused: false,
+        deleting: false,
+        repository: "quay.io/coreos/etcd".to_owned(),
+        version: if spec.version.is_empty() { Version::new(3, 2, 13) } else { spec.version.parse().unwrap() },
+        storage: match &pod.persistent_volume_claim_spec {
+            Some(claim) => Storage::Volume(Box::new(claim.clone())),
+            None => Storage::EmptyDir,
+        },
+        tls: Tls {
+            peer_secret: Some(member.peer_secret).filter(|secret| !secret.is_empty()),
+            client: secrets.map(|secrets| ClientTls {
+                server_secret: member.server_secret,
+                operator_secret: secrets.operator_secret,
+            }),
+        },
+        cluster_domain: pod.cluster_domain.clone(),
+        pod,
+        agent_image: "operator:1".to_owned(),
+        replace_after: SignedDuration::from_mins(5),
+        restore: None,
+        warnings: Vec::new(),
+    }
 }
 
 fn start(desired: &Desired) -> MemberStart<'static> {
