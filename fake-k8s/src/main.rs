@@ -5,6 +5,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use fake_k8s::Server;
+use fake_k8s::controllers::Controller;
+use fake_k8s::controllers::endpoints::EndpointsController;
+use fake_k8s::controllers::garbage_collector::GarbageCollector;
+use fake_k8s::controllers::namespaces::Namespaces;
+use fake_k8s::controllers::scheduler::Scheduler;
+use fake_k8s::controllers::volumes::Volumes;
+use fake_k8s::http::driver::drive;
 use fake_k8s::http::{Shared, serve};
 
 #[derive(Parser)]
@@ -41,7 +48,25 @@ async fn main() -> anyhow::Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     tracing::info!(%address, "serving");
-    serve(Shared::new(Server::new(seed)), listener, stopped()).await.context("serving failed")
+    let shared = Shared::new(Server::new(seed));
+    // Kubelets are controllers too: whoever runs containers puts one for each node into this list.
+    let controllers = cluster_controllers();
+    let driving = drive(shared.clone(), controllers, std::future::pending());
+    tokio::select! {
+        result = serve(shared, listener, stopped()) => result.context("serving failed"),
+        () = driving => anyhow::bail!("the controllers stopped"),
+    }
+}
+
+/// What a cluster has beside its nodes.
+fn cluster_controllers() -> Vec<Box<dyn Controller + Send>> {
+    vec![
+        Box::new(GarbageCollector::new()),
+        Box::new(Scheduler::new(true)),
+        Box::new(Volumes::new(true)),
+        Box::new(EndpointsController::new()),
+        Box::new(Namespaces),
+    ]
 }
 
 /// Ctrl-C or SIGTERM.
