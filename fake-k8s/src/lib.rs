@@ -6,6 +6,8 @@
 pub mod controllers;
 #[cfg(feature = "serve")]
 pub mod http;
+#[cfg(feature = "serve")]
+pub mod process;
 pub mod server;
 
 pub use server::{

@@ -1,18 +1,16 @@
-//! `fake-k8s serve`: an API server in memory that `kubectl` talks to.
+//! `fake-k8s serve`: an API server in memory that `kubectl` talks to, and with `--process-kubelet` a whole cluster whose
+//! pods are processes of this machine.
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use fake_k8s::Server;
-use fake_k8s::controllers::Controller;
-use fake_k8s::controllers::endpoints::EndpointsController;
-use fake_k8s::controllers::garbage_collector::GarbageCollector;
-use fake_k8s::controllers::namespaces::Namespaces;
-use fake_k8s::controllers::scheduler::Scheduler;
-use fake_k8s::controllers::volumes::Volumes;
-use fake_k8s::http::driver::drive;
 use fake_k8s::http::{Shared, serve};
+use fake_k8s::process::cluster::{Cluster, ClusterConfig};
+use fake_k8s::process::images::ImageTable;
+use fake_k8s::process::sandbox;
 
 #[derive(Parser)]
 #[command(about = "A Kubernetes API server in memory")]
@@ -24,49 +22,83 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the API on plain HTTP until Ctrl-C or SIGTERM.
-    Serve {
-        /// Where to listen; port 0 takes a free one.
-        #[arg(long, default_value = "127.0.0.1:8001")]
-        listen: SocketAddr,
-        /// Write a kubeconfig that leads here.
-        #[arg(long)]
-        kubeconfig: Option<PathBuf>,
-        /// Where uids and generated names come from.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
+    Serve(Serve),
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+#[derive(Args)]
+struct Serve {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:8001")]
+    listen: SocketAddr,
+    /// Write a kubeconfig that leads here.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Where uids and generated names come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run pods as processes in a sandbox (Linux, as root or with unprivileged user namespaces).
+    #[arg(long)]
+    process_kubelet: bool,
+    /// The images that there are, as YAML: a list of `image`, `files` (`source`, `target`), `entrypoint`, `arguments`, `env`.
+    #[arg(long, requires = "process_kubelet")]
+    images: Option<PathBuf>,
+    /// How many nodes there are.
+    #[arg(long, default_value_t = 3, requires = "process_kubelet")]
+    nodes: u32,
+    /// Where pods, volumes and logs are kept; by default in memory that goes with the sandbox.
+    #[arg(long, requires = "process_kubelet")]
+    run_dir: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    sandbox::dispatch();
+    let Command::Serve(arguments) = Arguments::parse().command;
+    // Bound outside: inside a sandbox the host's loopback is out of reach.
+    let bind = || {
+        let listener = TcpListener::bind(arguments.listen)?;
+        if let Some(path) = &arguments.kubeconfig {
+            std::fs::write(path, fake_k8s::http::kubeconfig(listener.local_addr()?))?;
+        }
+        Ok(vec![listener])
+    };
+    let listeners = match arguments.process_kubelet {
+        true => sandbox::enter(bind)?.listeners,
+        false => bind().with_context(|| format!("cannot listen on {}", arguments.listen))?,
+    };
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new("info")).init();
-    let Command::Serve { listen, kubeconfig, seed } = Arguments::parse().command;
-    let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-    let address = listener.local_addr().context("the socket has no address")?;
-    if let Some(path) = &kubeconfig {
-        std::fs::write(path, fake_k8s::http::kubeconfig(address))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    tracing::info!(%address, "serving");
-    let shared = Shared::new(Server::new(seed));
-    // Kubelets are controllers too: whoever runs containers puts one for each node into this list.
-    let controllers = cluster_controllers();
-    let driving = drive(shared.clone(), controllers, std::future::pending());
-    tokio::select! {
-        result = serve(shared, listener, stopped()) => result.context("serving failed"),
-        () = driving => anyhow::bail!("the controllers stopped"),
-    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no async runtime")?;
+    runtime.block_on(run(&arguments, listeners))
 }
 
-/// What a cluster has beside its nodes.
-fn cluster_controllers() -> Vec<Box<dyn Controller + Send>> {
-    vec![
-        Box::new(GarbageCollector::new()),
-        Box::new(Scheduler::new(true)),
-        Box::new(Volumes::new(true)),
-        Box::new(EndpointsController::new()),
-        Box::new(Namespaces),
-    ]
+async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+    let address =
+        listeners.first().context("nothing to listen on")?.local_addr().context("the socket has no address")?;
+    if !arguments.process_kubelet {
+        tracing::info!(%address, "serving");
+        let listener = listeners.remove(0);
+        return serve(Shared::new(Server::new(arguments.seed)), listener, stopped()).await.context("serving failed");
+    }
+    let images = arguments.images.as_deref().map_or_else(|| Ok(ImageTable::default()), read_images)?;
+    let mut config = ClusterConfig {
+        seed: arguments.seed,
+        nodes: arguments.nodes,
+        listeners,
+        ..ClusterConfig::new(Arc::new(images))
+    };
+    if let Some(run_dir) = &arguments.run_dir {
+        config.run_dir.clone_from(run_dir);
+    }
+    let cluster = Cluster::start(config).await.context("the cluster did not start")?;
+    tracing::info!(%address, inside = %cluster.address, "serving, with a process kubelet");
+    stopped().await;
+    tracing::info!("stopping");
+    cluster.shutdown().await;
+    Ok(())
+}
+
+fn read_images(path: &Path) -> anyhow::Result<ImageTable> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("{} is no table of images", path.display()))
 }
 
 /// Ctrl-C or SIGTERM.

@@ -12,8 +12,6 @@ pub mod plan;
 
 pub mod build;
 
-pub mod status;
-
 pub mod agent;
 
 pub mod cache;
