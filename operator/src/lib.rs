@@ -12,6 +12,8 @@ pub mod plan;
 
 pub mod build;
 
+pub mod status;
+
 pub mod agent;
 
 pub mod cache;

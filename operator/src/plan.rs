@@ -1,13 +1,35 @@
 //! `plan(&Desired, &Observed, now) -> Plan`: everything that is decided about an EtcdCluster.
 //!
-//! Pure: no port, no clock, no randomness. This file shall read as a table of contents; its order is the order of safety.
+//! Pure: no port, no clock, no randomness. This file reads as a table of contents; its order is the order of safety:
+//! the first stage that has work wins, so that nothing is ever built on top of what is about to be taken away.
+//!
+//! To add a step: a variant in `step.rs`, the decision in the stage where it belongs, one arm in `apply`.
 
+mod bootstrap;
+mod formation;
+mod members;
+mod membership;
+mod ownership;
+mod pass;
+mod pods;
 pub mod reason;
+mod restore;
+mod rollout;
+mod safety;
+mod services;
 pub mod step;
+mod storage;
+mod version;
 
-use crate::model::Record;
+use jiff::{SignedDuration, Timestamp};
+use std::ops::ControlFlow;
 
+use crate::model::{Desired, Observed, Record};
+
+pub(crate) use members::{Member, Members};
+use pass::Pass;
 pub use reason::{Unsafe, Waiting};
+pub use safety::Safety;
 pub use step::{Fence, MemberRemoval, PodDeletion, Step, VolumeDeletion};
 
 /// What one pass decided.
@@ -21,4 +43,85 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// What is refused.
     pub refused: Vec<Unsafe>,
+}
+
+/// How soon etcd is asked again while something is under way.
+const POLL_BUSY: SignedDuration = SignedDuration::from_secs(2);
+/// How soon while somebody else has to act: a user, Kubernetes, or members that come back.
+const POLL_HELD_UP: SignedDuration = SignedDuration::from_secs(5);
+/// How soon when all is well. Objects that change are seen at once by their watches; this is for etcd alone. Short
+/// enough that status follows a member that was cut off within 15 seconds.
+const POLL_IDLE: SignedDuration = SignedDuration::from_secs(10);
+
+impl Plan {
+    /// When the next pass should look, if nothing happens before. Without jitter: the queue adds it.
+    pub fn poll_after(&self) -> SignedDuration {
+        let hands_off = |waiting: &Waiting| matches!(waiting, Waiting::Paused | Waiting::Deletion);
+        if !self.steps.is_empty() {
+            POLL_BUSY
+        } else if !self.refused.is_empty() {
+            POLL_HELD_UP
+        } else if self.waiting.iter().all(hands_off) {
+            POLL_IDLE
+        } else {
+            POLL_BUSY
+        }
+    }
+}
+
+/// Decides what this pass does. Equal arguments give equal plans.
+pub fn plan(desired: &Desired, observed: &Observed, now: Timestamp) -> Plan {
+    let mut pass = Pass::new(desired, observed, now);
+    if hands_off(&mut pass).is_continue() {
+        let _stage = work(&mut pass);
+        // Supporting objects follow the record that the stages have just made: the client Service opens in the pass in
+        // which the formation is recorded, and moves in the pass in which a restore is switched.
+        services::keep(&mut pass);
+    }
+    pass.into_plan()
+}
+
+/// Reasons to touch nothing at all, most serious first.
+fn hands_off(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    // What is not ours is never touched, and what we forgot is not born again: both would destroy somebody's data.
+    ownership::conflicts(pass)?;
+    // Two operators with different ideas of one cluster are worse than none.
+    pass.stop_if(pass.observed.legacy_alive.clone().map(|lock| Waiting::LegacyOperator { lock }))?;
+    // The user's word.
+    pass.stop_if(pass.desired.paused.then_some(Waiting::Paused))?;
+    // Garbage collection follows the owner references; nothing of ours stands in its way.
+    pass.stop_if(pass.desired.deleting.then_some(Waiting::Deletion))
+}
+
+/// The stages, in the order of safety. A stage that breaks has work that must be done before anything after it.
+fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    // A member without its certificates only crashes: wait for them, and say which are missing.
+    ownership::secrets(pass)?;
+    // A restore replaces everything below: nothing else is changed while it is under way.
+    restore::carry_out(pass)?;
+    // Until the cluster is formed there is no member list to reason about.
+    bootstrap::form(pass)?;
+
+    // From here on the cluster is formed, and no process is started with state=new whatever is lost.
+    let members = Members::of(pass);
+    membership::track_unreachable(pass, &members);
+    version::decide(pass, &members);
+    // A member that only lacks its pod comes back by itself: cheaper and safer than any change of the member list, and
+    // possible without quorum, which is how a cold start of everything ends well.
+    pods::bring_back(pass, &members)?;
+    // No change of the member list without a list that a quorum confirmed.
+    let safety = Safety::of(&members);
+    membership::need_quorum(pass, &members, &safety)?;
+    // CORRUPT spreads wrong answers: such a member goes first.
+    membership::remove_corrupt(pass, &members, &safety)?;
+    // A learner under way is finished or given up before anything else changes the list: one change at a time.
+    membership::finish_learner(pass, &members, &safety)?;
+    // A failed member is removed, which fences it; the deficit is filled by scale-out.
+    membership::replace_failed(pass, &members, &safety)?;
+    // What removed members leave behind would hold nodes that their successors need.
+    storage::drop_leftovers(pass, &members)?;
+    membership::scale_out(pass, &members, &safety)?;
+    membership::scale_in(pass, &members, &safety)?;
+    // Voluntary restarts come last: they are the only thing that can wait.
+    rollout::roll(pass, &members, &safety)
 }

@@ -1,19 +1,45 @@
 //! Properties of the objects; what they look like as a whole is in `operator/tests/golden`.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Container, Service};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::{Command, EtcdFlags};
-use crate::validate::{Settings, validate};
+use crate::api::EtcdClusterSpec;
+use crate::model::{BucketLocation, ClientTls, ObjectLocation, Revision, Storage, StorageKind, Tls, Version};
 
 fn desired(spec: Value) -> Desired {
-    let mut manifest = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}});
-    manifest["spec"] = spec;
-    let cluster = serde_json::from_value(manifest).unwrap();
-    let settings = Settings { agent_image: "operator:1".to_owned(), replace_after: SignedDuration::from_mins(5) };
-    validate(&cluster, None, &settings).unwrap()
+    let spec: EtcdClusterSpec = serde_json::from_value(spec).unwrap();
+    let pod = spec.pod.unwrap_or_default();
+    let secrets = spec.tls.and_then(|tls| tls.static_);
+    let member = secrets.as_ref().and_then(|secrets| secrets.member.clone()).unwrap_or_default();
+    Desired {
+        identity: ClusterIdentity { namespace: "ns".to_owned(), name: "c".to_owned(), uid: "u".to_owned() },
+        generation: 1,
+        size: usize::try_from(spec.size).unwrap(),
+        paused: false,
+        deleting: false,
+        repository: "quay.io/coreos/etcd".to_owned(),
+        version: if spec.version.is_empty() { Version::new(3, 2, 13) } else { spec.version.parse().unwrap() },
+        storage: match &pod.persistent_volume_claim_spec {
+            Some(claim) => Storage::Volume(Box::new(claim.clone())),
+            None => Storage::EmptyDir,
+        },
+        tls: Tls {
+            peer_secret: Some(member.peer_secret).filter(|secret| !secret.is_empty()),
+            client: secrets.map(|secrets| ClientTls {
+                server_secret: member.server_secret,
+                operator_secret: secrets.operator_secret,
+            }),
+        },
+        cluster_domain: pod.cluster_domain.clone(),
+        pod,
+        agent_image: "operator:1".to_owned(),
+        replace_after: SignedDuration::from_mins(5),
+        restore: None,
+        warnings: Vec::new(),
+    }
 }
 
 fn start(desired: &Desired) -> MemberStart<'static> {
@@ -230,5 +256,86 @@ fn every_object_is_controlled_by_its_etcdcluster() {
         assert_eq!(owner.block_owner_deletion, Some(true));
         assert_eq!(meta.namespace.as_deref(), Some("ns"));
         assert_eq!(meta.labels.unwrap()["etcd_cluster"], "c");
+    }
+}
+
+/// The pods as a whole, to be read: operator/tests/golden. After a change that is wanted: `INSTA_UPDATE=always`.
+fn check_golden(name: &str, desired: &Desired, start: &MemberStart<'_>) {
+    let yaml = serde_saphyr::to_string(&serde_json::to_value(member_pod(desired, start)).unwrap()).unwrap();
+    insta::with_settings!({
+        snapshot_path => "../../tests/golden", prepend_module_to_snapshot => false, omit_expression => true,
+    }, { insta::assert_snapshot!(name, yaml) });
+}
+
+fn with_volume_and_tls(version: &str) -> Desired {
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}});
+    let secrets = json!({"member": {"peerSecret": "peer", "serverSecret": "server"}, "operatorSecret": "operator"});
+    desired(json!({
+        "size": 3, "version": version, "pod": {"persistentVolumeClaimSpec": claim}, "TLS": {"static": secrets},
+    }))
+}
+
+fn restore_wanted() -> RestoreWanted {
+    let bucket = BucketLocation {
+        storage: StorageKind::Oss,
+        bucket: "bucket".to_owned(),
+        endpoint: Some("http://oss".to_owned()),
+        force_path_style: false,
+        secret: Some("oss-secret".to_owned()),
+    };
+    RestoreWanted {
+        name: "c".to_owned(),
+        uid: "r".to_owned(),
+        source: ObjectLocation { bucket, key: "a/key".to_owned() },
+        size: 544,
+        sha256: "00ff".to_owned(),
+        revision: Revision(7),
+    }
+}
+
+#[test]
+fn golden_pod_of_the_contracts_example() {
+    let desired = desired(json!({"size": 3, "version": "3.2.25"}));
+    check_golden("pod-3.2.25", &desired, &start(&desired));
+}
+
+#[test]
+fn golden_pod_on_a_volume_with_tls() {
+    let desired = with_volume_and_tls("3.6.10");
+    let start = MemberStart { state: InitialState::Existing, expect_data: true, ..start(&desired) };
+    check_golden("pod-3.6.10-volume-tls", &desired, &start);
+}
+
+#[test]
+fn golden_pod_of_a_restored_seed() {
+    let desired = desired(json!({"size": 3, "version": "3.6.10"}));
+    let restore = restore_wanted();
+    check_golden("pod-restored-seed", &desired, &MemberStart { restore: Some(&restore), ..start(&desired) });
+}
+
+#[test]
+fn a_restored_seed_fetches_restores_and_refuses_an_empty_directory() {
+    let restore = restore_wanted();
+    for (version, tool, env) in
+        [("3.4.23", "/usr/local/bin/etcdctl", Some("ETCDCTL_API")), ("3.5.35", "/usr/local/bin/etcdutl", None)]
+    {
+        let desired = with_volume_and_tls(version);
+        let pod = member_pod(&desired, &MemberStart { restore: Some(&restore), ..start(&desired) }).spec.unwrap();
+        let init = pod.init_containers.unwrap();
+        let names: Vec<_> = init.iter().map(|container| container.name.as_str()).collect();
+        assert_eq!(names, ["agent", "fetch", "restore"]);
+        let parse = |container: &Container| Command::parse(&container.command.clone().unwrap()[1..]).unwrap();
+        let Command::Fetch(fetch) = parse(&init[1]) else { panic!("{:?}", init[1]) };
+        assert_eq!((fetch.size, fetch.sha256.as_str(), fetch.source.key.as_str()), (544, "00ff", "a/key"));
+        let Command::Restore(command) = parse(&init[2]) else { panic!("{:?}", init[2]) };
+        assert_eq!(command.snapshot, fetch.to);
+        let flags = EtcdFlags::parse(&command.tool).unwrap();
+        assert_eq!((flags.program.as_str(), flags.token.as_str()), (tool, "u-1"));
+        assert_eq!(flags.positional, ["snapshot", "restore", fetch.to.as_str()]);
+        assert_eq!(init[2].env.as_ref().map(|env| env[0].name.as_str()), env);
+        assert_eq!(init[2].image, Some(desired.image()));
+        let Command::Run(run) = parse(&pod.containers[0]) else { panic!("{:?}", pod.containers[0]) };
+        assert!(run.expect_data);
+        assert_eq!((run.seen, run.data_dir), (command.seen, command.data_dir));
     }
 }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-use super::ClusterId;
+use super::{ClusterId, Version};
 
 /// One formation of members under one token, and whether it became a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +60,7 @@ pub struct Record {
     pub restore: Option<RestoreRecord>,
     /// Since when each member (by name) has not answered, while it should have.
     pub unreachable_since: BTreeMap<String, Timestamp>,
+    /// The oldest version that a member of the formed cluster ran when all of its voters last answered: where the next
+    /// version step begins, known even while nobody can be asked.
+    pub version: Option<Version>,
 }

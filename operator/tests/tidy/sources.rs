@@ -18,6 +18,11 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
+    /// Tests in a file of their own.
+    pub fn is_test(&self) -> bool {
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+    }
+
     /// What to say of a line.
     pub fn at(&self, line: usize, what: impl std::fmt::Display) -> String {
         format!("{}:{line}: {what}", self.path)

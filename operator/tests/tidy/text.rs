@@ -78,8 +78,10 @@ pub fn exceptions_without_reason(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, _) in code.match_indices("allow(clippy::") {
         let attribute = code[at..].split(']').next().unwrap_or_default();
-        if !attribute.contains("reason") {
-            let line = code[..at].lines().count().max(1);
+        let line = code[..at].lines().count().max(1);
+        let end = line - 1 + attribute.matches('\n').count();
+        let is_commented = source.text.lines().nth(end).is_some_and(|line| line.contains(")] // "));
+        if !attribute.contains("reason") && !is_commented {
             wrong.push(source.at(line, "allowed without a reason: `allow(clippy::..., reason = \"...\")`"));
         }
     }
@@ -157,6 +159,8 @@ fn an_exception_without_its_reason_is_caught() {
     assert!(exceptions_without_reason(&bare)[0].starts_with("a.rs:2: "));
     let reasoned = "#[allow(\n    clippy::disallowed_methods,\n    reason = \"x\"\n)]\nfn f() {}\n#[allow(clippy::a, reason = \"y\")]\n";
     assert!(exceptions_without_reason(&Source::of("a.rs", reasoned)).is_empty());
+    let commented = "fn g() {}\n#[allow(clippy::disallowed_methods)] // The live edge.\nfn f() {}\n";
+    assert!(exceptions_without_reason(&Source::of("a.rs", commented)).is_empty());
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! The birth of a cluster: all members of the first formation at once, behind a client Service that selects nobody.
+//!
+//! A cluster is born once. What makes it so: the attempt is recorded before its first object; once formed, which is
+//! recorded before the Service opens, this stage does nothing; a new attempt is made only while no quorum was seen.
+
+use std::ops::ControlFlow;
+
+use super::pass::Pass;
+use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting, formation};
+use crate::model::Lineage;
+
+/// Forms the cluster, attempt by attempt, until it is formed.
+pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    let mut lineage = match &pass.record.lineage {
+        Some(lineage) if lineage.formed => {
+            let lineage = lineage.clone();
+            drop_earlier_attempts(pass, &lineage);
+            return ControlFlow::Continue(());
+        }
+        Some(lineage) => lineage.clone(),
+        None => first_attempt(pass)?,
+    };
+    if let Some(cluster_id) = formation::formed_as(&pass.observed.etcd, &lineage.seeds) {
+        lineage.formed = true;
+        lineage.formed_at = Some(pass.now);
+        lineage.cluster_id = Some(cluster_id);
+        pass.record.lineage = Some(lineage);
+        return ControlFlow::Continue(());
+    }
+    if formation::why_start_over(pass, &lineage, &pass.observed.etcd).is_some() {
+        let uid = pass.desired.identity.uid.clone();
+        lineage = formation::lineage(&pass.desired, &uid, lineage.attempt + 1, None);
+        pass.record.lineage = Some(lineage.clone());
+    }
+    drop_earlier_attempts(pass, &lineage);
+    formation::raise(pass, &lineage, None);
+    let answering = formation::answering(&pass.observed.etcd, &lineage.seeds);
+    pass.wait(Waiting::Formation { answering, seeds: lineage.seeds.len() });
+    ControlFlow::Break(())
+}
+
+fn first_attempt(pass: &mut Pass<'_>) -> ControlFlow<(), Lineage> {
+    if let Some(why) = pass.desired.version.why_not_start() {
+        let message = format!("`spec.version` {}: {why}", pass.desired.version);
+        pass.refuse(Unsafe::Spec { message });
+        return ControlFlow::Break(());
+    }
+    let lineage = formation::lineage(&pass.desired, &pass.desired.identity.uid, 1, None);
+    pass.record.lineage = Some(lineage.clone());
+    ControlFlow::Continue(lineage)
+}
+
+/// What earlier attempts at this lineage left behind. Exact tokens, not "everything else".
+fn drop_earlier_attempts(pass: &mut Pass<'_>, lineage: &Lineage) {
+    let uid = lineage.restored_from.as_ref().unwrap_or(&pass.desired.identity.uid);
+    let earlier = formation::earlier_tokens(uid, lineage.attempt);
+    let is_earlier = |token: &str| earlier.contains(token);
+    formation::drop_lineages(pass, is_earlier, PodDeletion::FormationAbandoned, VolumeDeletion::FormationAbandoned);
+}

@@ -1,0 +1,192 @@
+//! A formation: the members that are started together under one token, for a new cluster or from a snapshot.
+//!
+//! Names and token follow from (uid, attempt, index), and the attempt is recorded before its first object: a pass with a
+//! stale view names the same objects again, and an object of an earlier attempt is known by its token.
+//!
+//! A seed's pod is created before its volume. So a volume without a pod tells that there was a pod before, which may have
+//! written to it: the pod that takes its place expects data, and its agent refuses to start etcd on an empty directory.
+
+use std::collections::BTreeSet;
+
+use super::pass::Pass;
+use super::{PodDeletion, Step, VolumeDeletion, Waiting, ownership};
+use crate::api::names;
+use crate::build::{self, InitialState, MemberStart};
+use crate::model::{
+    ClusterId, Desired, EtcdObserved, Lineage, Observation, PodObserved, RestoreWanted, Storage, VolumeObserved,
+    quorum::quorum,
+};
+
+use super::members::name_of;
+
+/// Attempts before the current one whose objects are still looked for; older ones are gone long since.
+const ATTEMPTS_REMEMBERED: u32 = 100;
+
+/// The lineage of an attempt; `uid` is the EtcdCluster's, or the EtcdRestore's when it begins with a snapshot.
+pub(super) fn lineage(desired: &Desired, uid: &str, attempt: u32, restored_from: Option<String>) -> Lineage {
+    let number = number(attempt);
+    let cluster = &desired.identity.name;
+    Lineage {
+        attempt,
+        token: names::formation_token(uid, number),
+        seeds: (0..desired.size).map(|index| names::formation_member_name(cluster, uid, number, index)).collect(),
+        formed: false,
+        formed_at: None,
+        cluster_id: None,
+        restored_from,
+    }
+}
+
+/// The tokens of the attempts before this one: whatever carries them is thrown away.
+pub(super) fn earlier_tokens(uid: &str, attempt: u32) -> BTreeSet<String> {
+    let first = attempt.saturating_sub(ATTEMPTS_REMEMBERED).max(1);
+    (first..attempt).map(|attempt| names::formation_token(uid, number(attempt))).collect()
+}
+
+fn number(attempt: u32) -> i32 {
+    i32::try_from(attempt).unwrap_or(i32::MAX)
+}
+
+/// Whether the seeds are a cluster: a quorum read went through, the confirmed list names exactly the seeds, all voters,
+/// and a majority of them follows one leader under one cluster id.
+pub(super) fn formed_as(etcd: &EtcdObserved, seeds: &[String]) -> Option<ClusterId> {
+    etcd.quorum_read.known()?;
+    let membership = etcd.membership.known()?;
+    let listed: BTreeSet<_> = membership.voters().map(name_of).collect();
+    if membership.members.len() != seeds.len() || listed != seeds.iter().cloned().collect() {
+        return None;
+    }
+    let statuses = || seeds.iter().filter_map(|seed| etcd.status(seed));
+    let agree = statuses().filter_map(|status| status.leader).any(|leader| {
+        let follow = |id: ClusterId, follows| id == membership.cluster_id && follows == Some(leader);
+        statuses().filter(|status| follow(status.cluster_id, status.leader)).count() >= quorum(seeds.len())
+    });
+    agree.then_some(membership.cluster_id)
+}
+
+/// Why this attempt cannot become a cluster any more, or should not. Only ever acted on while no quorum was seen.
+pub(super) fn why_start_over(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> Option<String> {
+    if etcd.quorum_read.known().is_some() {
+        return None;
+    }
+    let lost = lineage.seeds.iter().enumerate().find_map(|(index, seed)| {
+        let later = &lineage.seeds[index + 1..];
+        why_seed_lost(pass, seed, later, &lineage.token).map(|why| format!("seed {seed}: {why}"))
+    });
+    let has_leader = lineage.seeds.iter().any(|seed| etcd.status(seed).is_some_and(|status| status.leader.is_some()));
+    lost.or_else(|| if has_leader { None } else { why_outdated(pass, lineage) })
+}
+
+fn own_pod<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a PodObserved> {
+    pass.pod(name).filter(|pod| pod.ours && pod.lineage.as_deref() == Some(token))
+}
+
+fn own_volume<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a VolumeObserved> {
+    pass.volume(name).filter(|volume| volume.ours && volume.lineage.as_deref() == Some(token))
+}
+
+/// Why the disk of a seed is gone. Without volumes, pods are created in order: a later one proves that this one existed.
+///
+/// Remaining race: the last seed's pod (without volumes), or pod and volume of a seed together, can be gone without
+/// leaving a trace. It is then started anew under its name before the formation is recorded; no client was let in yet.
+fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> Option<&'static str> {
+    let (pod, volume) = (own_pod(pass, seed, token), own_volume(pass, seed, token));
+    if pod.is_some_and(|pod| pod.data_lost) {
+        return Some("its directory was found empty");
+    }
+    match (&pass.desired.storage, pod, volume) {
+        (Storage::Volume(_), _, Some(volume)) if volume.lost => Some("its volume is lost"),
+        (Storage::Volume(_), None, Some(volume)) if volume.deleting => Some("its volume was deleted"),
+        (Storage::Volume(_), Some(pod), None) if pod.node.is_some() => Some("its volume is gone"),
+        (Storage::EmptyDir, Some(pod), _) if pod.terminal => Some("its pod ended"),
+        (Storage::EmptyDir, None, _) if later.iter().any(|later| own_pod(pass, later, token).is_some()) => {
+            Some("its pod is gone")
+        }
+        _ => None,
+    }
+}
+
+/// The spec changed before anything was formed: a running attempt cannot follow, and there is nothing to lose. A new
+/// size alone is no reason while the attempt may still succeed: the cluster is scaled once it is formed.
+fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
+    let (image, template) = (pass.desired.image(), build::template_hash(&pass.desired));
+    let pods = || lineage.seeds.iter().filter_map(|seed| own_pod(pass, seed, &lineage.token));
+    if pods().any(|pod| pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template)) {
+        return Some("the spec of its pods changed".to_owned());
+    }
+    let unplaced = pods().any(|pod| pod.node.is_none() && pod.why_not_running.is_some());
+    (unplaced && lineage.seeds.len() != pass.desired.size).then(|| "its size changed, and it found no place".to_owned())
+}
+
+/// Makes what is missing of the seeds, all of them at once.
+pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&RestoreWanted>) {
+    let mut terminal = None;
+    for seed in &lineage.seeds {
+        if !ownership::is_free_or_ours(pass, seed, &lineage.token) {
+            continue;
+        }
+        let volume = pass.volume(seed);
+        match pass.pod(seed) {
+            Some(pod) if pod.deleting => pass.wait(Waiting::ObjectGone { kind: "Pod", name: seed.clone() }),
+            Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
+            Some(pod) if !pod.running => {
+                pass.wait(Waiting::PodStart { pod: seed.clone(), why: pod.why_not_running.clone().unwrap_or_default() })
+            }
+            Some(_) => {}
+            None => {
+                let start = MemberStart {
+                    name: seed,
+                    lineage: &lineage.token,
+                    voter: true,
+                    initial_cluster: build::initial_cluster(&pass.desired, lineage.seeds.iter().map(String::as_str)),
+                    state: InitialState::New,
+                    expect_data: restore.is_some() || volume.is_some(),
+                    restore,
+                };
+                let pod = build::member_pod(&pass.desired, &start);
+                pass.steps.push(Step::CreatePod(Box::new(pod)));
+            }
+        }
+        if volume.is_none() && matches!(pass.desired.storage, Storage::Volume(_)) {
+            let volume = build::member_volume(&pass.desired, seed, &lineage.token);
+            pass.steps.push(Step::CreateVolume(Box::new(volume)));
+        }
+    }
+    if let Some(pod) = terminal {
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        pass.steps.push(Step::DeletePod { name, uid, why: PodDeletion::Terminal });
+    }
+}
+
+/// How many of the seeds answer.
+pub(super) fn answering(etcd: &EtcdObserved, seeds: &[String]) -> usize {
+    seeds.iter().filter(|seed| etcd.statuses.get(*seed).and_then(Observation::known).is_some()).count()
+}
+
+/// Deletes whole lineages: their pods, and each volume once its pod is gone. How many objects are left.
+pub(super) fn drop_lineages(
+    pass: &mut Pass<'_>,
+    is_dropped: impl Fn(&str) -> bool,
+    pods: PodDeletion,
+    volumes: VolumeDeletion,
+) -> usize {
+    let dropped = |ours: bool, lineage: &Option<String>| ours && lineage.as_deref().is_some_and(&is_dropped);
+    let mut left = 0;
+    for pod in pass.observed.pods.values().filter(|pod| dropped(pod.ours, &pod.lineage)) {
+        left += 1;
+        if pod.deleting {
+            pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
+        } else {
+            pass.steps.push(Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone(), why: pods });
+        }
+    }
+    for volume in pass.observed.volumes.values().filter(|volume| dropped(volume.ours, &volume.lineage)) {
+        left += 1;
+        if volume.deleting {
+            pass.wait(Waiting::ObjectGone { kind: "PersistentVolumeClaim", name: volume.name.clone() });
+        } else if pass.pod(&volume.name).is_none() {
+            pass.steps.push(Step::DeleteVolume { name: volume.name.clone(), uid: volume.uid.clone(), why: volumes });
+        }
+    }
+    left
+}

@@ -1,0 +1,292 @@
+//! Changes of etcd's member list: one at a time, each against the list that a quorum confirmed in this pass.
+
+use jiff::SignedDuration;
+use std::ops::ControlFlow;
+
+use super::members::{Member, Members};
+use super::pass::Pass;
+use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, rollout};
+use crate::api::names;
+use crate::build;
+use crate::model::{MemberId, Version};
+
+/// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
+/// of the leader's log; this is stricter for long logs. Answers of two members are not of the same moment, so under load
+/// a bound near zero would never be met.
+const LEARNER_LAG_MAX: u64 = 1000;
+
+/// Since when each member has not answered as itself, while a quorum of the others did.
+///
+/// Time without quorum does not count: after a cold start of everything each member gets its whole `replaceAfter` from
+/// the moment that the first of them serve again. A reading that failed for once neither counts nor resets.
+pub(super) fn track_unreachable(pass: &mut Pass<'_>, members: &Members<'_>) {
+    if !members.confirmed {
+        if !Safety::of(members).votes.has_quorum() {
+            pass.record.unreachable_since.clear();
+        }
+        return;
+    }
+    let now = pass.now;
+    let since = |name: &String| pass.record.unreachable_since.get(name).copied().unwrap_or(now).min(now);
+    let unhealthy = members.all.iter().filter(|member| !member.healthy);
+    pass.record.unreachable_since = unhealthy.map(|member| (member.name.clone(), since(&member.name))).collect();
+}
+
+/// How long until a member that does not answer is given up; none when it is healthy.
+fn patience(pass: &Pass<'_>, member: &Member<'_>) -> Option<SignedDuration> {
+    let since = pass.record.unreachable_since.get(&member.name)?;
+    Some(pass.desired.replace_after - pass.now.duration_since(*since))
+}
+
+fn is_overdue(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    patience(pass, member).is_some_and(|left| left <= SignedDuration::ZERO) && !lacks_image(member)
+}
+
+/// Another member would lack the same image: replacing this one cannot help, correcting the spec will.
+fn lacks_image(member: &Member<'_>) -> bool {
+    let why = member.pod.and_then(|pod| pod.why_not_running.as_deref()).unwrap_or_default();
+    ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"].iter().any(|word| why.contains(word))
+}
+
+/// Stops everything below when no change of the list could be committed, and says what is missing.
+pub(super) fn need_quorum(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    let recorded = pass.record.lineage.as_ref().and_then(|lineage| lineage.cluster_id);
+    if let (Some(recorded), Some(list)) = (recorded, pass.observed.etcd.membership.known())
+        && list.cluster_id != recorded
+    {
+        let why = format!("cluster id {} answers, {recorded} is recorded", list.cluster_id);
+        pass.refuse(Unsafe::MembershipUnknown { why });
+        return ControlFlow::Break(());
+    }
+    if members.confirmed && safety.votes.has_quorum() {
+        return ControlFlow::Continue(());
+    }
+    let refused = if members.all.iter().all(|member| member.lost.is_some()) {
+        Unsafe::AllDataLost
+    } else if safety.votes.has_quorum() || nobody_could_be_asked(pass, members) {
+        let why = pass.observed.etcd.membership.why_unknown().unwrap_or("too few members answer");
+        Unsafe::MembershipUnknown { why: why.to_owned() }
+    } else {
+        let names = |select: &dyn Fn(&&Member<'_>) -> bool| {
+            members.voters().filter(select).map(|member| member.name.clone()).collect::<Vec<_>>()
+        };
+        Unsafe::QuorumLost {
+            healthy: safety.votes.healthy,
+            needed: safety.votes.quorum(),
+            missing: names(&|member| !member.healthy),
+            data_lost: names(&|member| member.lost.is_some()),
+        }
+    };
+    pass.refuse(refused);
+    ControlFlow::Break(())
+}
+
+/// Kubernetes calls a quorum of pods ready and not one of them answers us: it is we who are cut off, not they.
+fn nobody_could_be_asked(pass: &Pass<'_>, members: &Members<'_>) -> bool {
+    let ready = members.voters().filter(|member| member.pod.is_some_and(|pod| pod.ready)).count();
+    let answers = pass.observed.etcd.statuses.values().any(|status| status.known().is_some());
+    !answers && ready >= crate::model::quorum::quorum(members.voters().count())
+}
+
+/// A member whose data etcd itself calls corrupt.
+pub(super) fn remove_corrupt(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    match members.all.iter().find(|member| member.corrupt) {
+        Some(member) => remove(pass, members, safety, member, MemberRemoval::Corrupt),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// A learner becomes a voter once it has caught up; one that is lost, never starts or is not needed any more goes.
+pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    label_voters(pass, members);
+    let Some(learner) = members.learners().min_by_key(|member| member.healthy) else {
+        return ControlFlow::Continue(());
+    };
+    if let Some(why) = why_failed(pass, learner) {
+        return remove(pass, members, safety, learner, why);
+    }
+    if members.voters().count() >= voters_wanted(pass, members) || members.learners().count() > 1 {
+        return remove(pass, members, safety, learner, MemberRemoval::ScaleIn);
+    }
+    let Some(behind) = members.behind(learner).filter(|_| learner.healthy) else {
+        let why = "it has not joined yet".to_owned();
+        pass.wait(Waiting::MemberHealth { member: learner.name.clone(), why });
+        return ControlFlow::Continue(());
+    };
+    let log = members.leader_status().map_or(0, |status| status.raft_index);
+    if behind > LEARNER_LAG_MAX.min(log / 10) {
+        pass.wait(Waiting::LearnerSync { member: learner.name.clone(), behind });
+        return ControlFlow::Continue(());
+    }
+    let step = Step::PromoteMember {
+        name: learner.name.clone(),
+        id: learner.id(),
+        endpoints: endpoints(pass, members, None),
+        fence: pass.fence(),
+    };
+    pass.last_step_unless(safety.why_unsafe_to_promote(learner), step)
+}
+
+/// Lets the client Service select members that have their vote.
+fn label_voters(pass: &mut Pass<'_>, members: &Members<'_>) {
+    for member in members.voters().filter(|member| member.healthy) {
+        let Some(pod) = member.pod.filter(|pod| !pod.labelled_voter && !pod.deleting) else { continue };
+        pass.steps.push(Step::LabelVoter {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+        });
+    }
+}
+
+/// Why a member that is not healthy has failed for good.
+fn why_failed(pass: &Pass<'_>, member: &Member<'_>) -> Option<MemberRemoval> {
+    if member.healthy {
+        None
+    } else if member.lost.is_some() {
+        Some(MemberRemoval::DataLost)
+    } else if !is_overdue(pass, member) {
+        None
+    } else if member.has_started() {
+        Some(MemberRemoval::Unreachable)
+    } else {
+        Some(MemberRemoval::NeverStarted)
+    }
+}
+
+/// Removes one voter that has failed: those whose data is lost at once, those that do not answer after `replaceAfter`.
+///
+/// Not while another member has yet to start: it was given the list as it is, and could not start with another.
+pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    let failed = members.voters().filter_map(|member| Some((why_failed(pass, member)?, member)));
+    let failed = failed.min_by_key(|(why, member)| (*why != MemberRemoval::DataLost, member.name.clone()));
+    if let Some((why, member)) = failed {
+        let starting = members.all.iter().find(|other| !other.has_started() && other.id() != member.id());
+        let Some(starting) = starting else { return remove(pass, members, safety, member, why) };
+        let why = format!("before member {} is replaced", member.name);
+        pass.wait(Waiting::MemberHealth { member: starting.name.clone(), why });
+        return ControlFlow::Continue(());
+    }
+    for member in members.voters().filter(|member| !member.healthy) {
+        let waiting = match patience(pass, member) {
+            Some(left) if !lacks_image(member) => {
+                // Rounded, so that status is not written every second of the wait.
+                let seconds = (left.as_secs().max(0) + 59) / 60 * 60;
+                Waiting::MemberReturn { member: member.name.clone(), seconds }
+            }
+            _ => Waiting::MemberHealth { member: member.name.clone(), why: "its image cannot be pulled".to_owned() },
+        };
+        pass.wait(waiting);
+    }
+    ControlFlow::Continue(())
+}
+
+/// Voters that there shall be for now: one more than `spec.size` while a member that cannot be restarted without losing
+/// its data (emptyDir) has to be made anew.
+fn voters_wanted(pass: &Pass<'_>, members: &Members<'_>) -> usize {
+    let surplus = members.voters().any(|member| rollout::must_be_made_anew(pass, member));
+    pass.desired.size + usize::from(surplus)
+}
+
+/// Adds one member: as a learner, which takes nothing from the quorum while it catches up.
+pub(super) fn scale_out(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    if members.all.len() >= voters_wanted(pass, members) {
+        return ControlFlow::Continue(());
+    }
+    let busy = members.all.iter().find(|member| member.is_learner() || !member.has_started());
+    if let Some(member) = busy.or_else(|| members.voters().find(|member| !member.healthy)) {
+        let why = "before the next member is added".to_owned();
+        pass.wait(Waiting::MemberHealth { member: member.name.clone(), why });
+        return ControlFlow::Break(());
+    }
+    let learner = members.oldest_version().as_ref().is_some_and(Version::supports_learners);
+    let name = fresh_name(pass, members);
+    let step = Step::AddMember {
+        peer_url: build::peer_url(&pass.desired, &name),
+        name,
+        learner,
+        endpoints: endpoints(pass, members, None),
+        fence: pass.fence(),
+    };
+    pass.last_step_unless(safety.why_unsafe_to_add(learner, pass.desired.size), step)
+}
+
+/// A name that nothing visible has. Names that are not visible differ by their 64 bits of entropy.
+fn fresh_name(pass: &Pass<'_>, members: &Members<'_>) -> String {
+    let cluster = &pass.desired.identity.name;
+    let mut entropy = pass.observed.entropy;
+    loop {
+        let name = names::fresh_member_name(cluster, entropy);
+        if pass.pod(&name).is_none() && pass.volume(&name).is_none() && members.by_name(&name).is_none() {
+            return name;
+        }
+        entropy = entropy.wrapping_add(1);
+    }
+}
+
+/// Removes one member: unhealthy ones first, then one that must be made anew anyway, then the youngest. The leader hands
+/// on before it goes; where it cannot (below etcd 3.3) another one goes.
+pub(super) fn scale_in(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    if members.voters().count() <= pass.desired.size {
+        return ControlFlow::Continue(());
+    }
+    let mut candidates: Vec<_> = members.voters().collect();
+    candidates.sort_by_key(|member| {
+        let age = member.pod.map_or(i64::MAX, |pod| pod.created_at.as_second());
+        let anew = rollout::must_be_made_anew(pass, member);
+        (member.healthy, !anew, anew && members.leads(member), std::cmp::Reverse(age), member.name.clone())
+    });
+    for member in candidates {
+        if members.leads(member) && member.healthy {
+            match move_leader(pass, members, member) {
+                Some(step) => return pass.last_step(step),
+                None => continue,
+            }
+        }
+        let anew = member.healthy && rollout::must_be_made_anew(pass, member);
+        let why = if anew { MemberRemoval::Outdated } else { MemberRemoval::ScaleIn };
+        return remove(pass, members, safety, member, why);
+    }
+    ControlFlow::Continue(())
+}
+
+/// Hands leadership to the healthiest other voter: one that is as wanted, has caught up, and is oldest. None when etcd
+/// cannot (below 3.3) or nobody can take it.
+pub(super) fn move_leader(pass: &Pass<'_>, members: &Members<'_>, leader: &Member<'_>) -> Option<Step> {
+    if !members.oldest_version()?.supports_move_leader() {
+        return None;
+    }
+    let others = members.voters().filter(|member| member.healthy && member.id() != leader.id());
+    let to = others.min_by_key(|member| {
+        let age = member.pod.map_or(i64::MAX, |pod| pod.created_at.as_second());
+        (rollout::is_outdated(pass, member), members.behind(member) > Some(LEARNER_LAG_MAX), age, member.name.clone())
+    })?;
+    Some(Step::MoveLeader {
+        from: leader.name.clone(),
+        endpoint: pass.client_url(&leader.name),
+        to: to.id(),
+        to_name: to.name.clone(),
+    })
+}
+
+/// Whether a member's log is as good as the leader's.
+pub(super) fn has_caught_up(members: &Members<'_>, member: &Member<'_>) -> bool {
+    members.behind(member).is_some_and(|behind| behind <= LEARNER_LAG_MAX)
+}
+
+fn remove(
+    pass: &mut Pass<'_>,
+    members: &Members<'_>,
+    safety: &Safety,
+    member: &Member<'_>,
+    why: MemberRemoval,
+) -> ControlFlow<()> {
+    let id: MemberId = member.id();
+    let endpoints = endpoints(pass, members, Some(&member.name));
+    let step = Step::RemoveMember { name: member.name.clone(), id, endpoints, fence: pass.fence(), why };
+    pass.last_step_unless(safety.why_unsafe_to_remove(member), step)
+}
+
+fn endpoints(pass: &Pass<'_>, members: &Members<'_>, except: Option<&str>) -> Vec<String> {
+    members.askable(except).into_iter().map(|name| pass.client_url(name)).collect()
+}

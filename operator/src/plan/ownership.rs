@@ -1,0 +1,58 @@
+//! What stops everything: objects that are not ours, a cluster that status has forgotten, Secrets that are not there.
+
+use std::ops::ControlFlow;
+
+use super::pass::Pass;
+use super::{Unsafe, Waiting};
+
+/// Objects of others under names that we need, and evidence of a cluster that the record does not know.
+pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    let services = [&pass.observed.peer_service, &pass.observed.client_service];
+    let foreign: Vec<_> = services.into_iter().flatten().filter(|service| !service.ours).collect();
+    for service in &foreign {
+        pass.refuse(Unsafe::ForeignObject { kind: "Service", name: service.name.clone() });
+    }
+    if !foreign.is_empty() {
+        return ControlFlow::Break(());
+    }
+    forgotten(pass)
+}
+
+/// A cluster is born once. Status is written before the first object, so with an empty record any pod or volume that
+/// carries the cluster's label, ours or orphaned, belongs to a cluster that existed before this record.
+fn forgotten(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if pass.record.lineage.is_some() || pass.record.restore.is_some() || pass.desired.deleting {
+        return ControlFlow::Continue(());
+    }
+    let volume = pass.observed.volumes.keys().next().map(|name| format!("PersistentVolumeClaim `{name}`"));
+    let pod = || pass.observed.pods.keys().next().map(|name| format!("Pod `{name}`"));
+    match volume.or_else(pod) {
+        Some(evidence) => {
+            pass.refuse(Unsafe::ForgottenCluster { evidence });
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Secrets that the spec names and that cannot be used yet.
+pub(super) fn secrets(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    for (name, why) in &pass.observed.secrets_missing {
+        pass.wait(Waiting::Secret { name: name.clone(), why: why.clone() });
+    }
+    if pass.observed.secrets_missing.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// Whether the objects of a member's name are ours and of the lineage; refuses them otherwise.
+pub(super) fn is_free_or_ours(pass: &mut Pass<'_>, name: &str, token: &str) -> bool {
+    let ours = |ours: bool, lineage: &Option<String>| ours && lineage.as_deref() == Some(token);
+    let foreign_pod = pass.pod(name).is_some_and(|pod| !ours(pod.ours, &pod.lineage));
+    let foreign_volume = pass.volume(name).is_some_and(|volume| !ours(volume.ours, &volume.lineage));
+    if foreign_pod {
+        pass.refuse(Unsafe::ForeignObject { kind: "Pod", name: name.to_owned() });
+    }
+    if foreign_volume {
+        pass.refuse(Unsafe::ForeignObject { kind: "PersistentVolumeClaim", name: name.to_owned() });
+    }
+    !foreign_pod && !foreign_volume
+}

@@ -1,0 +1,127 @@
+//! Pods are cattle: a member whose pod is gone, has ended or cannot run gets it back, on its own volume.
+//!
+//! Nothing here needs a quorum or changes the member list: this is how a cold start of every node ends well.
+
+use std::ops::ControlFlow;
+
+use super::members::{Member, Members};
+use super::pass::Pass;
+use super::{PodDeletion, Step, Waiting, ownership};
+use crate::build::{self, InitialState, MemberStart};
+use crate::model::{PodObserved, Storage};
+
+/// Recreates what is missing, all at once; deletes at most one pod that ended or cannot follow its spec.
+pub(super) fn bring_back(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<()> {
+    let Some(token) = pass.record.lineage.as_ref().map(|lineage| lineage.token.clone()) else {
+        return ControlFlow::Continue(());
+    };
+    let template = build::template_hash(&pass.desired);
+    let mut repair = None;
+    for member in &members.all {
+        if !ownership::is_free_or_ours(pass, &member.name, &token) {
+            continue;
+        }
+        match member.pod {
+            None => create(pass, members, member, &token),
+            Some(pod) if pod.deleting => {
+                pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
+            }
+            Some(pod) => {
+                repair = repair.or_else(|| repair_pod(pass, member, pod, &template));
+                create_volume_if_new(pass, member, &token);
+                if !pod.running && member.lost.is_none() {
+                    let why = pod.why_not_running.clone().unwrap_or_default();
+                    pass.wait(Waiting::PodStart { pod: pod.name.clone(), why });
+                }
+            }
+        }
+    }
+    match repair {
+        Some(step) => pass.last_step(step),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// The pod of a member that has none. A member whose data is lost gets none, a new member gets its volume with it.
+fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token: &str) {
+    if member.lost.is_some() {
+        return;
+    }
+    if member.volume.is_some_and(|volume| volume.deleting) {
+        pass.wait(Waiting::ObjectGone { kind: "PersistentVolumeClaim", name: member.name.clone() });
+        return;
+    }
+    // A member that never started joins with the list as it is now: only a list that a quorum confirmed will do.
+    // (One that has data ignores the list, and one without data and without a list is lost or unknown.)
+    if !member.has_started() && !members.confirmed {
+        return;
+    }
+    let initial_cluster = members.all.iter().map(|other| {
+        let url = other.entry.as_ref().and_then(|entry| entry.peer_urls.first().cloned());
+        (other.name.clone(), url.unwrap_or_else(|| build::peer_url(&pass.desired, &other.name)))
+    });
+    let start = MemberStart {
+        name: &member.name,
+        lineage: token,
+        // Without a list the role is not known: the label follows when it is.
+        voter: member.entry.is_some() && !member.is_learner(),
+        initial_cluster: initial_cluster.collect(),
+        state: InitialState::Existing,
+        // The pod of a new member is made before its volume: a volume without a pod has had one.
+        expect_data: member.has_started() || member.volume.is_some(),
+        restore: None,
+    };
+    let pod = match (&pass.desired.storage, member.volume) {
+        // The spec no longer asks for volumes; this member still has one, and its data is on it.
+        (Storage::EmptyDir, Some(_)) => {
+            let mut desired = pass.desired.clone().into_owned();
+            desired.storage = Storage::Volume(Box::default());
+            build::member_pod(&desired, &start)
+        }
+        (Storage::Volume(_), None) | (Storage::EmptyDir, None) | (Storage::Volume(_), Some(_)) => {
+            build::member_pod(&pass.desired, &start)
+        }
+    };
+    pass.steps.push(Step::CreatePod(Box::new(pod)));
+    create_volume_if_new(pass, member, token);
+}
+
+/// The volume of a member that has never started. Never for one that has: its data would not be on it.
+fn create_volume_if_new(pass: &mut Pass<'_>, member: &Member<'_>, token: &str) {
+    let bound = member.pod.is_some_and(|pod| pod.node.is_some());
+    if matches!(pass.desired.storage, Storage::Volume(_))
+        && member.entry.is_some()
+        && !member.has_started()
+        && member.volume.is_none()
+        && !bound
+    {
+        let volume = build::member_volume(&pass.desired, &member.name, token);
+        pass.steps.push(Step::CreateVolume(Box::new(volume)));
+    }
+}
+
+/// What to do about a pod that does not run and never will as it is. It serves nobody, so no quorum rule is touched; its
+/// data must be on a volume, or not exist yet.
+fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template: &str) -> Option<Step> {
+    let data_stays = member.volume.is_some() || !member.has_started();
+    let usable = member.lost.is_none() && member.volume.is_none_or(|volume| !volume.deleting);
+    if pod.running || member.healthy || !usable {
+        return None;
+    }
+    let delete = |why| Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone(), why };
+    if pod.terminal {
+        return data_stays.then(|| delete(PodDeletion::Terminal));
+    }
+    // A spec that could not run was corrected: this pod must not wait for a roll-out that waits for it.
+    if data_stays && pod.template_hash.as_ref().is_some_and(|hash| hash != template) {
+        return Some(delete(PodDeletion::Outdated));
+    }
+    let image = pass.desired.image();
+    (!pass.version_refused && pod.image != image).then(|| Step::PatchImage {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        resource_version: pod.resource_version.clone(),
+        image,
+        version: pass.desired.version.clone(),
+    })
+}

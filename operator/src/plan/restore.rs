@@ -1,0 +1,170 @@
+//! A restore (ADR 0014): a new lineage from a verified snapshot grows beside the old one and takes its place.
+//!
+//! Starting: seeds from the same bytes, under new names; the old lineage serves on. Confirmed: every seed answers under
+//! one new cluster id and a quorum read found the snapshot's revision; the old pods are stopped. Switched: the new
+//! lineage is the cluster, clients included; what is left of the old one is dropped. Nothing old is touched before
+//! Confirmed. When the EtcdRestore vanishes the new lineage is dropped instead, as long as the old one can come back.
+
+use std::ops::ControlFlow;
+
+use super::members::Members;
+use super::pass::Pass;
+use super::{PodDeletion, VolumeDeletion, Waiting, formation, pods};
+use crate::model::{EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Storage};
+
+/// Carries a restore on from wherever it is.
+pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    let wanted = pass.desired.restore.clone();
+    let Some(record) = pass.record.restore.clone() else {
+        let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
+        let lineage = formation::lineage(&pass.desired, &wanted.uid, 1, Some(wanted.uid.clone()));
+        let (name, uid) = (wanted.name.clone(), wanted.uid.clone());
+        return start(pass, RestoreRecord { name, uid, lineage, phase: RestorePhase::Starting }, &wanted);
+    };
+    let wanted = wanted.filter(|wanted| wanted.uid == record.uid);
+    match (record.phase, wanted) {
+        (RestorePhase::Starting, Some(wanted)) => start(pass, record, &wanted),
+        (RestorePhase::Starting, None) => call_off(pass, record),
+        (RestorePhase::Confirmed, None) if old_can_return(pass) => call_off(pass, record),
+        (RestorePhase::Confirmed, _) => stop_old(pass, record),
+        (RestorePhase::Switched, _) => drop_old(pass, &record),
+    }
+}
+
+/// Stopped pods without volumes are gone for good: from then on the restore only goes forward.
+fn old_can_return(pass: &Pass<'_>) -> bool {
+    let formed = pass.record.lineage.as_ref().is_some_and(|lineage| lineage.formed);
+    formed && matches!(pass.desired.storage, Storage::Volume(_))
+}
+
+fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
+    let nobody = EtcdObserved::nobody_to_ask("no restored member was started yet");
+    let observed = pass.observed;
+    let etcd = observed.etcd_restoring.as_ref().unwrap_or(&nobody);
+    let attempt = |attempt| formation::lineage(&pass.desired, &record.uid, attempt, Some(record.uid.clone()));
+    if record.lineage.seeds.is_empty() {
+        // It was being called off, and is wanted again.
+        record.lineage = attempt(record.lineage.attempt);
+    } else if formation::why_start_over(pass, &record.lineage, etcd).is_some() {
+        record.lineage = attempt(record.lineage.attempt + 1);
+    }
+    match confirm(pass, &record.lineage, etcd, wanted) {
+        Ok(lineage) => {
+            record.lineage = lineage;
+            record.phase = RestorePhase::Confirmed;
+            stop_old(pass, record)
+        }
+        Err(why) => {
+            pass.record.restore = Some(record.clone());
+            drop_attempts(pass, &record, PodDeletion::FormationAbandoned, VolumeDeletion::FormationAbandoned);
+            formation::raise(pass, &record.lineage, Some(wanted));
+            pass.wait(Waiting::RestoredLineage { why });
+            let _old = care_for_serving(pass);
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// The formed lineage, once everything that Confirmed stands for was seen in this pass.
+fn confirm(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved, wanted: &RestoreWanted) -> Result<Lineage, String> {
+    let answering = formation::answering(etcd, &lineage.seeds);
+    let of = lineage.seeds.len();
+    let cluster_id = formation::formed_as(etcd, &lineage.seeds).ok_or(format!("{answering} of {of} answer"))?;
+    if answering < of {
+        return Err(format!("{answering} of {of} answer"));
+    }
+    let as_one = lineage.seeds.iter().filter_map(|seed| etcd.status(seed));
+    if !as_one.into_iter().all(|status| status.cluster_id == cluster_id && status.leader.is_some()) {
+        return Err("they do not follow one leader yet".to_owned());
+    }
+    if pass.record.lineage.as_ref().and_then(|old| old.cluster_id) == Some(cluster_id) {
+        return Err(format!("they answer as the old cluster {cluster_id}"));
+    }
+    match etcd.quorum_read.known() {
+        Some(revision) if *revision >= wanted.revision => {
+            Ok(Lineage { formed: true, formed_at: Some(pass.now), cluster_id: Some(cluster_id), ..lineage.clone() })
+        }
+        Some(revision) => Err(format!("revision {revision} was read back, the snapshot has {}", wanted.revision)),
+        None => Err("their data could not be read back yet".to_owned()),
+    }
+}
+
+/// Stops the old members; once none of them can serve, the new lineage becomes the cluster.
+///
+/// A pod whose node is gone may stay in deletion for ever. It does not hold up the switch when it is neither ready nor
+/// answers: the client Service selects by lineage, so nobody reaches it through that.
+fn stop_old(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
+    let token = record.lineage.token.clone();
+    let is_old = |token_of: &str| token_of != token;
+    let superseded = |pass: &mut Pass<'_>| {
+        let old = pass.observed.pods.values();
+        let old: Vec<_> = old.filter(|pod| pod.ours && pod.lineage.as_deref().is_some_and(is_old)).collect();
+        let mut serving = false;
+        for pod in old {
+            if !pod.deleting {
+                let (name, uid) = (pod.name.clone(), pod.uid.clone());
+                pass.steps.push(super::Step::DeletePod { name, uid, why: PodDeletion::Superseded });
+            }
+            if !pod.deleting || pod.ready || pass.observed.etcd.status(&pod.name).is_some() {
+                serving = true;
+                pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
+            }
+        }
+        serving
+    };
+    if superseded(pass) {
+        pass.record.restore = Some(record);
+        return ControlFlow::Break(());
+    }
+    record.phase = RestorePhase::Switched;
+    pass.record.lineage = Some(record.lineage.clone());
+    pass.record.restore = Some(record);
+    pass.record.unreachable_since.clear();
+    pass.record.version = None;
+    ControlFlow::Break(())
+}
+
+/// Drops the old lineage's volumes; the new one is looked after like any cluster meanwhile.
+fn drop_old(pass: &mut Pass<'_>, record: &RestoreRecord) -> ControlFlow<()> {
+    let is_old = |token: &str| token != record.lineage.token;
+    let left = formation::drop_lineages(pass, is_old, PodDeletion::Superseded, VolumeDeletion::Superseded);
+    if left == 0 {
+        pass.record.restore = None;
+    }
+    if pass.steps.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// Rolls back. The attempt counts on first: that write is refused to a pass whose record is stale, so that nothing which
+/// a later record relies on is deleted.
+fn call_off(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
+    if !record.lineage.seeds.is_empty() {
+        let attempt = record.lineage.attempt + 1;
+        let next = formation::lineage(&pass.desired, &record.uid, attempt, Some(record.uid.clone()));
+        record.lineage = Lineage { seeds: Vec::new(), ..next };
+        record.phase = RestorePhase::Starting;
+    }
+    let left = drop_attempts(pass, &record, PodDeletion::RestoreCancelled, VolumeDeletion::RestoreCancelled);
+    if left == 0 {
+        pass.record.restore = None;
+        return ControlFlow::Continue(());
+    }
+    pass.record.restore = Some(record);
+    pass.wait(Waiting::RestoredLineage { why: "the restore was called off, its members are removed".to_owned() });
+    let _old = care_for_serving(pass);
+    ControlFlow::Break(())
+}
+
+fn drop_attempts(pass: &mut Pass<'_>, record: &RestoreRecord, pods: PodDeletion, volumes: VolumeDeletion) -> usize {
+    let earlier = formation::earlier_tokens(&record.uid, record.lineage.attempt);
+    formation::drop_lineages(pass, |token| earlier.contains(token), pods, volumes)
+}
+
+/// The lineage that still serves gets its pods back; nothing else of it is changed.
+fn care_for_serving(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    if pass.record.lineage.as_ref().is_none_or(|lineage| !lineage.formed) {
+        return ControlFlow::Continue(());
+    }
+    let members = Members::of(pass);
+    super::version::decide(pass, &members);
+    pods::bring_back(pass, &members)
+}

@@ -1,0 +1,81 @@
+//! Voluntary changes of running members, one at a time: another image is patched in place, another template recreates
+//! the pod on its volume. Unhealthy members first, the leader last; the first failure stops the roll-out.
+
+use std::ops::ControlFlow;
+
+use super::members::{Member, Members};
+use super::pass::Pass;
+use super::{PodDeletion, Safety, Step, Waiting, membership};
+use crate::build;
+use crate::model::Version;
+
+/// Whether the member's pod is not as the spec says. A pod without a hash is not of our making: only its image counts.
+pub(super) fn is_outdated(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    has_old_image(pass, member) || has_old_template(pass, member)
+}
+
+fn has_old_image(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    !pass.version_refused && member.pod.is_some_and(|pod| pod.image != pass.desired.image())
+}
+
+fn has_old_template(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    let hash = member.pod.and_then(|pod| pod.template_hash.as_ref());
+    hash.is_some_and(|hash| *hash != build::template_hash(&pass.desired))
+}
+
+/// Whether its data would go with its pod, and its pod must go: it is replaced, one more member than wanted meanwhile.
+pub(super) fn must_be_made_anew(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    member.volume.is_none() && member.has_started() && has_old_template(pass, member)
+}
+
+/// Changes one member, when all that was changed before it is well.
+pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    let outdated: Vec<_> = members.all.iter().filter(|member| is_outdated(pass, member)).collect();
+    if outdated.is_empty() || members.voters().count() != pass.desired.size || members.learners().next().is_some() {
+        return ControlFlow::Continue(());
+    }
+    for member in members.all.iter().filter(|member| !is_outdated(pass, member)) {
+        if let Some(why) = why_not_well(pass, members, member) {
+            pass.wait(Waiting::MemberHealth { member: member.name.clone(), why });
+            return ControlFlow::Break(());
+        }
+    }
+    let next = outdated.into_iter().min_by_key(|member| (member.healthy, members.leads(member), member.name.clone()));
+    let Some(member) = next else { return ControlFlow::Continue(()) };
+    let Some(pod) = member.pod.filter(|pod| !pod.deleting) else { return ControlFlow::Continue(()) };
+    if members.leads(member)
+        && members.voters().count() > 1
+        && let Some(step) = membership::move_leader(pass, members, member)
+    {
+        return pass.last_step(step);
+    }
+    let (name, uid) = (pod.name.clone(), pod.uid.clone());
+    let step = if has_old_template(pass, member) && member.volume.is_some() {
+        Step::DeletePod { name, uid, why: PodDeletion::Outdated }
+    } else {
+        Step::PatchImage {
+            name,
+            uid,
+            resource_version: pod.resource_version.clone(),
+            image: pass.desired.image(),
+            version: pass.desired.version.clone(),
+        }
+    };
+    pass.last_step_unless(safety.why_unsafe_to_restart(member), step)
+}
+
+/// The gate between two members: the one that was changed is healthy, runs what it should, and has caught up.
+fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<String> {
+    let status = member.status.filter(|_| member.healthy);
+    let Some(status) = status else {
+        return Some("it was changed and does not serve; the others are left as they are".to_owned());
+    };
+    let wanted = &pass.desired.version;
+    if let Ok(runs) = status.version.parse::<Version>()
+        && (runs.major, runs.minor, runs.patch) != (wanted.major, wanted.minor, wanted.patch)
+        && !pass.version_refused
+    {
+        return Some(format!("it runs {runs}, not yet {wanted}"));
+    }
+    (!membership::has_caught_up(members, member)).then(|| "it has not caught up with the leader".to_owned())
+}

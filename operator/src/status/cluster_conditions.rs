@@ -1,0 +1,352 @@
+//! The conditions of an EtcdCluster, one function each. Every one is set in every pass.
+
+use jiff::Timestamp;
+
+use super::{Facts, bounded};
+use crate::api::conditions::reason::{
+    AvailableReason, BackupHealthyReason, CertificatesValidReason, DegradedReason, LegacyConflictReason,
+    MembersHealthyReason, PausedReason, ProgressingReason, QuorumAtRiskReason, ReadyReason, StalledReason,
+    StorageHealthyReason, UpgradingReason,
+};
+use crate::api::conditions::{self, ClusterCondition, Condition, ConditionStatus};
+use crate::model::Storage;
+use crate::plan::{MemberRemoval, PodDeletion, Step, Unsafe, Waiting};
+
+/// A condition as it shall be: type and reason, status, message.
+type Verdict = (ClusterCondition, ConditionStatus, String);
+
+/// Sets all of them.
+pub(super) fn set_all(list: &mut Vec<Condition>, facts: &Facts<'_>, generation: Option<i64>, now: Timestamp) {
+    conditions::complete::<ClusterCondition>(list, generation, now);
+    let (progressing, under_way) = progressing(facts);
+    let all = [
+        ready(facts),
+        available(facts),
+        (ClusterCondition::Progressing(progressing), under_way.0, under_way.1.clone()),
+        degraded(facts),
+        paused(facts),
+        upgrading(facts),
+        members_healthy(facts),
+        quorum_at_risk(facts),
+        storage_healthy(facts),
+        certificates_valid(facts),
+        (ClusterCondition::BackupHealthy(BackupHealthyReason::Unobserved), ConditionStatus::Unknown, String::new()),
+        legacy_conflict(facts),
+        (ClusterCondition::Reconciling(progressing), under_way.0, under_way.1),
+        stalled(facts),
+    ];
+    for (kind, status, message) in all {
+        conditions::set(list, &kind, status, bounded(&message), generation, now);
+    }
+}
+
+fn refused(facts: &Facts<'_>) -> String {
+    facts.plan.refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn waiting(facts: &Facts<'_>) -> String {
+    facts.plan.waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn of_size(facts: &Facts<'_>) -> String {
+    format!("{} of {} members are healthy", facts.ready.len(), facts.members.all.len())
+}
+
+/// True only when as many voters as wanted are healthy, all as wanted, and nothing is waited for or refused.
+fn ready(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, holds: bool, message: String| (ClusterCondition::Ready(reason), holds.into(), message);
+    let Some(desired) = facts.desired else { return is(ReadyReason::Stalled, false, refused(facts)) };
+    if desired.deleting {
+        return is(ReadyReason::Deleting, false, String::new());
+    }
+    if !facts.formed {
+        let stopped = !facts.plan.refused.is_empty();
+        let reason = if stopped { ReadyReason::Stalled } else { ReadyReason::NotFormed };
+        return is(reason, false, if stopped { refused(facts) } else { waiting(facts) });
+    }
+    if facts.quorum_lost() {
+        return is(ReadyReason::QuorumLost, false, refused(facts));
+    }
+    if !facts.serves || !facts.members.confirmed {
+        return (ClusterCondition::Ready(ReadyReason::Unobserved), ConditionStatus::Unknown, refused(facts));
+    }
+    let voters = facts.members.voters().count();
+    if facts.votes.healthy < voters || voters < desired.size {
+        return is(ReadyReason::MembersNotReady, false, of_size(facts));
+    }
+    if !facts.plan.refused.is_empty() {
+        return is(ReadyReason::Stalled, false, refused(facts));
+    }
+    let as_wanted = facts.members.all.len() == desired.size && !facts.image_differs();
+    let nothing_to_do = facts.plan.steps.is_empty() && facts.plan.waiting.iter().all(is_pause);
+    if !as_wanted || !nothing_to_do {
+        let reason = if desired.paused { ReadyReason::Paused } else { ReadyReason::ChangeInProgress };
+        return is(reason, false, waiting(facts));
+    }
+    is(ReadyReason::AllMembersReady, true, of_size(facts))
+}
+
+fn is_pause(waiting: &Waiting) -> bool {
+    matches!(waiting, Waiting::Paused)
+}
+
+/// True when a linearizable read went through in this pass, and only then.
+fn available(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::Available(reason), status, message);
+    if !facts.formed {
+        return is(AvailableReason::NotFormed, ConditionStatus::False, String::new());
+    }
+    if facts.serves {
+        let message = format!("{} of {} voters are healthy", facts.votes.healthy, facts.votes.voters);
+        return is(AvailableReason::QuorumServes, ConditionStatus::True, message);
+    }
+    let why = facts.observed.etcd.quorum_read.why_unknown().unwrap_or_default().to_owned();
+    if facts.quorum_lost() {
+        is(AvailableReason::QuorumLost, ConditionStatus::False, why)
+    } else {
+        is(AvailableReason::Unobserved, ConditionStatus::Unknown, why)
+    }
+}
+
+/// What is under way, in one word, from the step that matters most, else from what is waited for.
+fn progressing(facts: &Facts<'_>) -> (ProgressingReason, (ConditionStatus, String)) {
+    let plan = facts.plan;
+    let Some(desired) = facts.desired else {
+        return (ProgressingReason::Stalled, (ConditionStatus::False, refused(facts)));
+    };
+    if desired.deleting {
+        return (ProgressingReason::Deleting, (ConditionStatus::True, String::new()));
+    }
+    if plan.waiting.iter().any(is_pause) {
+        return (ProgressingReason::Paused, (ConditionStatus::False, waiting(facts)));
+    }
+    let disruptive = plan.steps.iter().find(|step| step.is_disruptive()).or(plan.steps.first());
+    let reason = if plan.record.restore.is_some() {
+        ProgressingReason::Restoring
+    } else if !facts.formed && plan.refused.is_empty() {
+        ProgressingReason::Forming
+    } else if let Some(step) = disruptive {
+        reason_of_step(step)
+    } else if !plan.refused.is_empty() {
+        let stalled = plan.refused.iter().any(|refused| stalled_by(refused) != StalledReason::NotStalled);
+        let reason = if stalled { ProgressingReason::Stalled } else { ProgressingReason::Unsafe };
+        return (reason, (ConditionStatus::False, refused(facts)));
+    } else if plan.waiting.iter().any(|waiting| matches!(waiting, Waiting::LearnerSync { .. })) {
+        ProgressingReason::PromotingLearner
+    } else if !plan.waiting.is_empty() {
+        ProgressingReason::Waiting
+    } else {
+        return (ProgressingReason::AsWanted, (ConditionStatus::False, String::new()));
+    };
+    (reason, (ConditionStatus::True, waiting(facts)))
+}
+
+fn reason_of_step(step: &Step) -> ProgressingReason {
+    match step {
+        Step::CreateService(_) | Step::ReplaceService(_) | Step::CreateVolume(_) | Step::CreatePod(_) => {
+            ProgressingReason::Recovering
+        }
+        Step::DeletePod { why, .. } => match why {
+            PodDeletion::Terminal => ProgressingReason::Recovering,
+            PodDeletion::Outdated => ProgressingReason::RollingOut,
+            PodDeletion::Superseded | PodDeletion::RestoreCancelled => ProgressingReason::Restoring,
+            PodDeletion::MemberRemoved | PodDeletion::FormationAbandoned => ProgressingReason::CleaningUp,
+        },
+        Step::DeleteVolume { .. } => ProgressingReason::CleaningUp,
+        Step::PatchImage { .. } => ProgressingReason::Upgrading,
+        Step::LabelVoter { .. } | Step::PromoteMember { .. } => ProgressingReason::PromotingLearner,
+        Step::AddMember { .. } => ProgressingReason::ScalingOut,
+        Step::RemoveMember { why: MemberRemoval::ScaleIn, .. } => ProgressingReason::ScalingIn,
+        Step::RemoveMember { why: MemberRemoval::Outdated, .. } => ProgressingReason::RollingOut,
+        Step::RemoveMember { .. } => ProgressingReason::ReplacingMember,
+        Step::MoveLeader { .. } => ProgressingReason::MovingLeader,
+    }
+}
+
+/// True while fewer members serve than there should be.
+fn degraded(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::Degraded(reason), status, message);
+    if !facts.formed {
+        return is(DegradedReason::NotFormed, ConditionStatus::False, String::new());
+    }
+    if facts.quorum_lost() {
+        return is(DegradedReason::QuorumLost, ConditionStatus::True, of_size(facts));
+    }
+    if !facts.asked {
+        return is(DegradedReason::Unobserved, ConditionStatus::Unknown, String::new());
+    }
+    let wanted = facts.desired.map_or(facts.votes.voters, |desired| desired.size);
+    if facts.votes.healthy < facts.votes.voters {
+        is(DegradedReason::MembersUnhealthy, ConditionStatus::True, of_size(facts))
+    } else if facts.votes.voters < wanted {
+        let message = format!("{} of {wanted} voters", facts.votes.voters);
+        is(DegradedReason::MembersMissing, ConditionStatus::True, message)
+    } else {
+        is(DegradedReason::FullStrength, ConditionStatus::False, String::new())
+    }
+}
+
+fn paused(facts: &Facts<'_>) -> Verdict {
+    let paused = facts.desired.is_some_and(|desired| desired.paused);
+    let reason = if paused { PausedReason::PausedBySpec } else { PausedReason::NotPaused };
+    (ClusterCondition::Paused(reason), paused.into(), String::new())
+}
+
+/// Whether the version is being changed, and what holds it up.
+fn upgrading(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, holds: bool, message| (ClusterCondition::Upgrading(reason), holds.into(), message);
+    let version = facts.plan.refused.iter().find(|refused| matches!(refused, Unsafe::Version { .. }));
+    if let Some(why) = version {
+        return is(UpgradingReason::Refused, false, why.to_string());
+    }
+    let differs = facts
+        .desired
+        .is_some_and(|desired| facts.plan.record.version.as_ref().is_some_and(|version| *version != desired.version));
+    if !facts.formed || !differs {
+        return is(UpgradingReason::NotUpgrading, false, String::new());
+    }
+    if facts.plan.steps.is_empty() && !facts.plan.waiting.is_empty() {
+        return is(UpgradingReason::Waiting, true, waiting(facts));
+    }
+    is(UpgradingReason::MemberByMember, true, String::new())
+}
+
+fn members_healthy(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, holds: bool, message| (ClusterCondition::MembersHealthy(reason), holds.into(), message);
+    if !facts.formed {
+        return is(MembersHealthyReason::NotFormed, false, String::new());
+    }
+    if !facts.asked {
+        let kind = ClusterCondition::MembersHealthy(MembersHealthyReason::Unobserved);
+        return (
+            kind,
+            ConditionStatus::Unknown,
+            facts.observed.etcd.quorum_read.why_unknown().unwrap_or_default().into(),
+        );
+    }
+    if let Some(member) = facts.members.all.iter().find(|member| member.corrupt) {
+        return is(MembersHealthyReason::MemberCorrupt, false, member.name.clone());
+    }
+    let cluster_id = facts.observed.record.lineage.as_ref().and_then(|lineage| lineage.cluster_id);
+    let foreign = facts.members.all.iter().find(|member| {
+        member.status.is_some_and(|status| cluster_id.is_some_and(|cluster_id| status.cluster_id != cluster_id))
+    });
+    if let Some(member) = foreign {
+        return is(MembersHealthyReason::MemberForeign, false, member.name.clone());
+    }
+    let unhealthy: Vec<_> = facts.members.all.iter().filter(|member| !member.healthy).collect();
+    let Some(first) = unhealthy.first() else {
+        return is(MembersHealthyReason::AllHealthy, true, String::new());
+    };
+    let reason = if first.pod.is_none_or(|pod| !pod.running) {
+        MembersHealthyReason::MemberNotReady
+    } else if first.status.is_some_and(|status| status.leader.is_none()) {
+        MembersHealthyReason::NoLeader
+    } else {
+        MembersHealthyReason::MemberUnreachable
+    };
+    is(reason, false, unhealthy.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(", "))
+}
+
+/// True when one more failure would stop the cluster.
+fn quorum_at_risk(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::QuorumAtRisk(reason), status, message);
+    if !facts.formed {
+        return is(QuorumAtRiskReason::NotFormed, ConditionStatus::Unknown, String::new());
+    }
+    if facts.quorum_lost() {
+        return is(QuorumAtRiskReason::QuorumLost, ConditionStatus::True, String::new());
+    }
+    if !facts.asked {
+        return is(QuorumAtRiskReason::Unobserved, ConditionStatus::Unknown, String::new());
+    }
+    let message = format!("{} healthy voters, {} needed", facts.votes.healthy, facts.votes.quorum());
+    if facts.votes.spare() > 0 {
+        is(QuorumAtRiskReason::FailureTolerated, ConditionStatus::False, message)
+    } else if facts.votes.voters <= 2 && facts.votes.healthy == facts.votes.voters {
+        is(QuorumAtRiskReason::SizeToleratesNone, ConditionStatus::True, message)
+    } else {
+        is(QuorumAtRiskReason::NoFailureTolerated, ConditionStatus::True, message)
+    }
+}
+
+fn storage_healthy(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, holds: bool, message| (ClusterCondition::StorageHealthy(reason), holds.into(), message);
+    if let Some((id, _)) = facts.observed.etcd.alarms.iter().find(|(_, alarm)| alarm == "NOSPACE") {
+        let message = format!("member {id} has reached its quota and refuses writes");
+        return is(StorageHealthyReason::NoSpace, false, message);
+    }
+    let lost = facts.members.all.iter().find_map(|member| Some((member.name.as_str(), member.lost?)));
+    if let Some((name, why)) = lost.filter(|_| facts.formed) {
+        return is(StorageHealthyReason::VolumeLost, false, format!("member {name}: {why}"));
+    }
+    match facts.desired.map(|desired| &desired.storage) {
+        None => {
+            let kind = ClusterCondition::StorageHealthy(StorageHealthyReason::Unobserved);
+            (kind, ConditionStatus::Unknown, String::new())
+        }
+        Some(Storage::EmptyDir) => is(StorageHealthyReason::EmptyDir, true, String::new()),
+        Some(Storage::Volume(_)) => {
+            let pending = facts.members.all.iter().find(|member| member.volume.is_none());
+            match pending {
+                None if facts.members.all.is_empty() => is(StorageHealthyReason::VolumePending, false, String::new()),
+                None => is(StorageHealthyReason::VolumesBound, true, String::new()),
+                Some(member) => is(StorageHealthyReason::VolumePending, false, member.name.clone()),
+            }
+        }
+    }
+}
+
+/// That Secrets are complete is checked; dates are not, so that is not claimed.
+fn certificates_valid(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::CertificatesValid(reason), status, message);
+    let used = facts.desired.is_some_and(|desired| desired.tls.peer_secret.is_some() || desired.tls.client.is_some());
+    if facts.desired.is_some() && !used {
+        return is(CertificatesValidReason::NotUsed, ConditionStatus::True, String::new());
+    }
+    match facts.observed.secrets_missing.iter().next() {
+        Some((name, why)) => {
+            is(CertificatesValidReason::SecretMissing, ConditionStatus::False, format!("Secret `{name}`: {why}"))
+        }
+        None => is(
+            CertificatesValidReason::Unobserved,
+            ConditionStatus::Unknown,
+            "the Secrets are complete; whether their certificates are in date is not checked".to_owned(),
+        ),
+    }
+}
+
+fn legacy_conflict(facts: &Facts<'_>) -> Verdict {
+    let (reason, status, message) = match &facts.observed.legacy_alive {
+        Some(lock) => (LegacyConflictReason::LegacyOperatorAlive, ConditionStatus::True, format!("`{lock}` is fresh")),
+        None => (LegacyConflictReason::NoConflict, ConditionStatus::False, String::new()),
+    };
+    (ClusterCondition::LegacyConflict(reason), status, message)
+}
+
+/// True when only a person can get it going again.
+fn stalled(facts: &Facts<'_>) -> Verdict {
+    let by = facts.plan.refused.iter().map(|refused| (stalled_by(refused), refused));
+    if let Some((reason, refused)) = by.into_iter().find(|(reason, _)| *reason != StalledReason::NotStalled) {
+        return (ClusterCondition::Stalled(reason), ConditionStatus::True, refused.to_string());
+    }
+    if let Some(lock) = &facts.observed.legacy_alive {
+        let kind = ClusterCondition::Stalled(StalledReason::LegacyOperatorAlive);
+        return (kind, ConditionStatus::True, format!("`{lock}` is fresh: scale the archived operator to 0"));
+    }
+    (ClusterCondition::Stalled(StalledReason::NotStalled), ConditionStatus::False, String::new())
+}
+
+fn stalled_by(refused: &Unsafe) -> StalledReason {
+    match refused {
+        Unsafe::QuorumLost { data_lost, .. } if !data_lost.is_empty() => StalledReason::QuorumLost,
+        Unsafe::QuorumLost { .. } | Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } => {
+            StalledReason::NotStalled
+        }
+        Unsafe::AllDataLost => StalledReason::DataLost,
+        Unsafe::Version { .. } => StalledReason::VersionRefused,
+        Unsafe::ForeignObject { .. } => StalledReason::OwnershipConflict,
+        Unsafe::ForgottenCluster { .. } => StalledReason::StatusLost,
+        Unsafe::Spec { .. } => StalledReason::InvalidSpec,
+    }
+}
