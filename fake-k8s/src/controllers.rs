@@ -13,6 +13,7 @@ pub mod scheduler;
 pub mod volumes;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::server::Server;
 
@@ -23,4 +24,15 @@ pub trait Controller {
 
     /// When the next step is due although nothing happens.
     fn wake_at(&self) -> Option<Timestamp>;
+}
+
+/// What a cluster has beside its nodes, with the StorageClass that is there from the start.
+pub fn cluster_controllers(storage_class: Value) -> Vec<Box<dyn Controller + Send>> {
+    vec![
+        Box::new(volumes::Volumes::with_class(true, storage_class)),
+        Box::new(scheduler::Scheduler::new(true)),
+        Box::new(endpoints::EndpointsController::new()),
+        Box::new(garbage_collector::GarbageCollector::new()),
+        Box::new(namespaces::Namespaces),
+    ]
 }

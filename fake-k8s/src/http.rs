@@ -15,6 +15,7 @@ use crate::server::{Reason, Server, Status};
 
 mod answer;
 mod discovery;
+pub mod driver;
 pub mod logs;
 mod openapi;
 mod protobuf;
@@ -26,6 +27,9 @@ use route::{Target, Words};
 
 /// The largest body that is read: etcd's own limit of 1.5 MiB, doubled as Kubernetes does for its requests.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// Commits that are kept: a watcher that is further behind lists again.
+const HISTORY: usize = 20_000;
 
 /// The server, shared between connections and controllers.
 #[derive(Clone)]
@@ -60,6 +64,7 @@ impl Shared {
         let mut server = self.lock();
         let result = work(now, &mut server);
         let version = server.resource_version();
+        server.compact(HISTORY);
         drop(server);
         self.inner.version.send_if_modified(|known| {
             let newer = version > *known;

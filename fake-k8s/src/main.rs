@@ -7,6 +7,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use fake_k8s::Server;
+use fake_k8s::controllers::cluster_controllers;
+use fake_k8s::controllers::volumes::standard_class;
+use fake_k8s::http::driver::drive;
 use fake_k8s::http::{Shared, serve};
 use fake_k8s::process::cluster::{Cluster, ClusterConfig};
 use fake_k8s::process::images::ImageTable;
@@ -75,8 +78,13 @@ async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Resu
         listeners.first().context("nothing to listen on")?.local_addr().context("the socket has no address")?;
     if !arguments.process_kubelet {
         tracing::info!(%address, "serving");
-        let listener = listeners.remove(0);
-        return serve(Shared::new(Server::new(arguments.seed)), listener, stopped()).await.context("serving failed");
+        let (listener, shared) = (listeners.remove(0), Shared::new(Server::new(arguments.seed)));
+        // Pods are scheduled, and stay Pending: there is no node.
+        let driving = drive(shared.clone(), cluster_controllers(standard_class()), std::future::pending());
+        return tokio::select! {
+            result = serve(shared, listener, stopped()) => result.context("serving failed"),
+            () = driving => anyhow::bail!("the controllers stopped"),
+        };
     }
     let images = arguments.images.as_deref().map_or_else(|| Ok(ImageTable::default()), read_images)?;
     let mut config = ClusterConfig {

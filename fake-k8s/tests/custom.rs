@@ -237,3 +237,29 @@ fn two_managers_conflict_unless_forced() {
     let left = apply(&mut server, "a", &json!({}), false).unwrap();
     assert_eq!(left["spec"]["size"], 4, "what another manager applies stays");
 }
+
+#[test]
+fn what_did_not_change_is_not_judged_again_by_a_stricter_schema() {
+    let mut server = server();
+    create(&mut server, &json!({"size": 9})).unwrap();
+    let mut stricter = Value::clone(&server.peek(&definitions(), "", "widgets.example.com").unwrap());
+    let root = &mut stricter["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    root["properties"]["spec"]["properties"]["size"]["maximum"] = json!(5);
+    server.handle(NOW, &Request::replace(definitions(), "", "widgets.example.com", stricter)).unwrap();
+    let patch = |spec: Value| Request::merge_patch(widgets(), "default", "w", json!({"spec": spec}));
+    server.handle(NOW, &patch(json!({"kind": "odd"}))).unwrap();
+    assert!(server.handle(NOW, &patch(json!({"size": 8}))).unwrap_err().is_invalid());
+    server.handle(NOW, &patch(json!({"size": null}))).unwrap_err();
+}
+
+#[test]
+fn a_definition_with_a_broken_schema_is_refused_with_the_place() {
+    let mut server = Server::new(1);
+    let mut broken = definition();
+    let spec = &mut broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["properties"]["version"]["pattern"] = json!("(");
+    spec["x-kubernetes-validations"][0]["rule"] = json!("self.size >");
+    let status = server.handle(NOW, &Request::create(definitions(), "", broken)).unwrap_err();
+    assert!(status.message.contains("properties[spec].properties[version].pattern: Invalid value: \"(\""), "{status}");
+    assert!(status.message.contains("properties[spec].x-kubernetes-validations[0].rule"), "{status}");
+}

@@ -9,6 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fake_k8s::controllers::Controller;
+use fake_k8s::controllers::garbage_collector::GarbageCollector;
+use fake_k8s::controllers::namespaces::Namespaces;
+use fake_k8s::controllers::volumes::Volumes;
+use fake_k8s::http::driver::drive;
 use fake_k8s::http::logs::{LogRequest, LogSource, LogStream};
 use fake_k8s::http::{Shared, kubeconfig, serve};
 use fake_k8s::{Request, ResourceName, Server, Status};
@@ -21,7 +26,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 struct Lab {
     shared: Shared,
     folder: PathBuf,
-    _runtime: tokio::runtime::Runtime,
+    runtime: tokio::runtime::Runtime,
 }
 
 impl Lab {
@@ -40,7 +45,7 @@ impl Lab {
         let folder = std::env::temp_dir().join(format!("fake-k8s-kubectl-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("config"), kubeconfig(address)).unwrap();
-        Some(Self { shared, folder, _runtime: runtime })
+        Some(Self { shared, folder, runtime })
     }
 
     fn command(&self, line: &str) -> Command {
@@ -283,6 +288,8 @@ fn built_in_kinds_are_created_and_read() {
 #[test]
 fn explain_reads_the_schema_of_a_definition() {
     let Some(lab) = Lab::with_widgets() else { return };
+    let again = lab.ok_with("apply -f -", &definition().to_string());
+    assert_eq!(again.trim(), "customresourcedefinition.apiextensions.k8s.io/widgets.example.com unchanged");
     let text = lab.ok("explain widgets.spec");
     assert!(text.contains("How big it is.") && text.contains("-required-"), "{text}");
     assert!(lab.ok("explain wd").contains("A widget."));
@@ -308,4 +315,29 @@ fn logs_come_from_the_log_source() {
     lab.shared.set_log_source(Arc::new(Lines));
     assert_eq!(lab.ok("logs p --tail=5"), "c Some(5)\n");
     assert!(lab.refused_with("logs p -c nope", "").contains("container nope is not valid for pod p"));
+}
+
+#[test]
+fn with_its_controllers_a_namespace_and_dependents_go_away() {
+    let Some(lab) = Lab::start() else { return };
+    let controllers: Vec<Box<dyn Controller + Send>> =
+        vec![Box::new(GarbageCollector::new()), Box::new(Namespaces), Box::new(Volumes::new(true))];
+    lab.runtime.spawn(drive(lab.shared.clone(), controllers, std::future::pending()));
+    lab.ok("create namespace n");
+    lab.ok("create configmap owner -n n");
+    let uid = lab.ok("get cm owner -n n -o jsonpath={.metadata.uid}");
+    let child = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "blockOwnerDeletion": true}
+        ]},
+    });
+    lab.ok_with("create -n n -f -", &child.to_string());
+    lab.ok("delete cm owner -n n --cascade=foreground --timeout=20s");
+    assert!(lab.refused_with("get cm child -n n", "").contains("not found"));
+    let claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: 'n'}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n";
+    lab.ok_with("apply -f -", claim);
+    assert!(lab.ok("get pvc -n n").contains("standard"));
+    assert!(lab.ok("get sc").contains("standard (default)"));
+    lab.ok("delete namespace n --timeout=20s");
+    assert!(lab.refused_with("get ns n", "").contains("namespaces \"n\" not found"));
 }

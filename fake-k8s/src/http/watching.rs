@@ -33,7 +33,14 @@ struct Watching {
 pub fn answer(shared: &Shared, words: &Words, request: &WatchRequest) -> Result<Response, Status> {
     // Subscribed before the cursor is made: no commit falls between the two.
     let changes = shared.subscribe();
-    let cursor = shared.run(|_, server| server.watch(request))?;
+    let cursor = match shared.run(|_, server| server.watch(request)) {
+        Ok(cursor) => cursor,
+        // As from a real server: the watch begins, and its first and last event is the error.
+        Err(status) if status.is_expired() => {
+            return Ok(super::stream(Body::from(line("ERROR", &status.to_value())), "application/json"));
+        }
+        Err(status) => return Err(status),
+    };
     let until = match words.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => shared.now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok(),
         _ => None,

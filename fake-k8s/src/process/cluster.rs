@@ -21,15 +21,12 @@ use super::network::{GATEWAY, Network};
 use super::proxy::Proxy;
 use super::runtime::{ProcessRuntime, RuntimeConfig};
 use super::{dns, sandbox};
-use crate::controllers::Controller;
-use crate::controllers::endpoints::EndpointsController;
-use crate::controllers::garbage_collector::GarbageCollector;
 use crate::controllers::informer::Informer;
 use crate::controllers::kubelet::{Kubelet, KubeletConfig};
 use crate::controllers::object;
 use crate::controllers::runtime::{RuntimeCommand, RuntimeEvent};
-use crate::controllers::scheduler::Scheduler;
-use crate::controllers::volumes::{Volumes, standard_class};
+use crate::controllers::volumes::standard_class;
+use crate::controllers::{Controller, cluster_controllers};
 use crate::http::{self, Shared};
 use crate::server::{ResourceName, Server};
 
@@ -164,12 +161,7 @@ impl Cluster {
         shared.set_log_source(Arc::new(PodLogs { runtimes: sources }));
         let driver = Driver {
             shared: shared.clone(),
-            controllers: vec![
-                Box::new(Volumes::with_class(true, config.storage_class)),
-                Box::new(Scheduler::new(true)),
-                Box::new(EndpointsController::new()),
-                Box::new(GarbageCollector::new()),
-            ],
+            controllers: cluster_controllers(config.storage_class),
             nodes,
             volumes: Informer::new(ResourceName::core("persistentvolumes")),
             proxy: Proxy::new(),

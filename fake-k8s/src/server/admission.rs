@@ -160,7 +160,7 @@ impl Server {
 fn check_schema(info: &ResourceInfo, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let Some(schema) = &info.schema else { return Vec::new() };
     let mut errors = Vec::new();
-    schema::validate(schema, new, "", &mut errors);
+    schema::validate(schema, new, old, "", &mut errors);
     let blocks = |e: &FieldError| {
         use FieldErrorKind::{Required, TooLong, TooMany, TypeInvalid};
         matches!(e.kind, Required | TooLong | TooMany | TypeInvalid)

@@ -27,7 +27,7 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
     validate_owners(&meta["ownerReferences"], &mut errors);
     for (i, finalizer) in object::finalizers(object).iter().enumerate() {
         let known = ["orphan", "foregroundDeletion", "kubernetes"].contains(finalizer);
-        if !known && !finalizer.contains('/') && !info.custom {
+        if !known && !finalizer.contains('/') && info.group().is_empty() {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{i}]"), *finalizer, detail));
         } else if let Some(why) = qualified_name_fault(finalizer) {

@@ -80,6 +80,8 @@ pub(crate) struct Schema {
     pub rules: Vec<Arc<Rule>>,
     /// Some rule is here or below: without one, no walk is needed.
     pub has_rules: bool,
+    /// Some rule here or below compares with the past: it runs also where nothing changed.
+    pub has_transitions: bool,
 }
 
 impl Schema {
@@ -138,11 +140,22 @@ impl Schema {
                 }
             }
         }
-        let below = schema.properties.values().any(|p| p.has_rules)
-            || schema.items.as_ref().is_some_and(|i| i.has_rules)
-            || matches!(&schema.additional, Additional::Of(s) if s.has_rules);
-        schema.has_rules = below || !schema.rules.is_empty();
+        schema.has_rules = !schema.rules.is_empty() || schema.below(|s| s.has_rules);
+        schema.has_transitions = schema.rules.iter().any(|r| r.transition) || schema.below(|s| s.has_transitions);
         schema
+    }
+
+    /// Is it so of a schema directly below?
+    fn below(&self, is: impl Fn(&Self) -> bool) -> bool {
+        self.properties.values().any(&is)
+            || self.items.as_deref().is_some_and(&is)
+            || matches!(&self.additional, Additional::Of(each) if is(each))
+    }
+
+    /// The item of an earlier list that was this one: only lists with keys can tell.
+    pub fn earlier<'a>(&self, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+        let ListType::Map(keys) = &self.list_type else { return None };
+        old?.as_array()?.iter().find(|before| keys.iter().all(|k| before[k] == item[k]))
     }
 
     fn children(&mut self, source: &Value, path: &str, structural: bool, errors: &mut Vec<FieldError>) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use cel::{Context, Env, Program, extensions};
 use serde_json::Value;
 
-use super::{Additional, ListType, Schema, join};
+use super::{Additional, Schema, join};
 use crate::server::{FieldError, FieldErrorKind};
 
 /// The standard library and the string, list and math functions that Kubernetes has too.
@@ -26,8 +26,7 @@ pub(crate) struct Rule {
     reason: FieldErrorKind,
     field_path: String,
     /// Compares with the past: not run on what is new.
-    transition: bool,
-    optional_old_self: bool,
+    pub transition: bool,
 }
 
 impl Rule {
@@ -57,7 +56,6 @@ impl Rule {
             },
             field_path: text("fieldPath").trim_start_matches('.').to_owned(),
             transition,
-            optional_old_self: rule["optionalOldSelf"] == true,
             source,
         })
     }
@@ -76,9 +74,19 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
     if !schema.has_rules || new.is_null() {
         return;
     }
-    for rule in &schema.rules {
-        if !rule.transition || old.is_some() {
-            errors.extend(check(rule, schema, new, old, path, root));
+    let unchanged = old == Some(new);
+    if unchanged && !schema.has_transitions {
+        return;
+    }
+    let due = |r: &Rule| if r.transition { old.is_some() } else { !unchanged };
+    if schema.rules.iter().any(|r| due(r)) {
+        let mut context = Context::with_env(ENVIRONMENT.clone());
+        context.add_variable_from_value("self", convert(schema, new, root));
+        if let Some(old) = old {
+            context.add_variable_from_value("oldSelf", convert(schema, old, root));
+        }
+        for rule in schema.rules.iter().filter(|r| due(r)) {
+            errors.extend(check(rule, schema, &context, path));
         }
     }
     match new {
@@ -95,13 +103,7 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
         Value::Array(items) => {
             let Some(each) = &schema.items else { return };
             for (i, item) in items.iter().enumerate() {
-                // Only lists with keys tell which item was which.
-                let before = match &schema.list_type {
-                    ListType::Map(keys) => old
-                        .and_then(Value::as_array)
-                        .and_then(|before| before.iter().find(|b| keys.iter().all(|k| b[k] == item[k]))),
-                    _ => None,
-                };
+                let before = schema.earlier(item, old);
                 visit(each, item, before, &format!("{path}[{i}]"), false, errors);
             }
         }
@@ -109,21 +111,14 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
     }
 }
 
-fn check(rule: &Rule, schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bool) -> Option<FieldError> {
-    let mut context = Context::with_env(ENVIRONMENT.clone());
-    context.add_variable_from_value("self", convert(schema, new, root));
-    if let Some(old) = old {
-        context.add_variable_from_value("oldSelf", convert(schema, old, root));
-    } else if rule.optional_old_self {
-        return None;
-    }
+fn check(rule: &Rule, schema: &Schema, context: &Context<'_, '_>, path: &str) -> Option<FieldError> {
     let at = if rule.field_path.is_empty() { path.to_owned() } else { join(path, &rule.field_path) };
     let at = if at.is_empty() { "<nil>".to_owned() } else { at };
     let shown = Value::String(if schema.kind.is_empty() { "object".into() } else { schema.kind.clone() });
-    match rule.program.execute(&context) {
+    match rule.program.execute(context) {
         Ok(cel::Value::Bool(true)) => None,
         Ok(cel::Value::Bool(false)) => {
-            let from_expression = rule.message_expression.as_ref().and_then(|m| m.execute(&context).ok());
+            let from_expression = rule.message_expression.as_ref().and_then(|m| m.execute(context).ok());
             let message = match from_expression {
                 Some(cel::Value::String(text)) if !text.trim().is_empty() => text.to_string(),
                 _ if !rule.message.is_empty() => rule.message.clone(),

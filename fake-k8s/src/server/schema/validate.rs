@@ -6,8 +6,12 @@ use serde_json::{Value, json};
 use super::{Additional, ListType, Schema, join};
 use crate::server::{FieldError, FieldErrorKind};
 
-/// Everything that is wrong with `value`, which sits at `path`.
-pub(crate) fn validate(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+/// Everything that is wrong with `value`, which sits at `path`. What did not change since `old` is let be, as Kubernetes
+/// does: a schema that became stricter must not lock the rest of an object.
+pub(crate) fn validate(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+    if old == Some(value) {
+        return;
+    }
     if value.is_null() {
         if !schema.nullable && (!schema.kind.is_empty() || schema.int_or_string) {
             wrong_type(expected(schema), value, path, errors);
@@ -28,8 +32,8 @@ pub(crate) fn validate(schema: &Schema, value: &Value, path: &str, errors: &mut 
     match value {
         Value::String(text) => validate_text(schema, text, path, errors),
         Value::Number(_) => validate_number(schema, value, path, errors),
-        Value::Array(items) => validate_list(schema, items, path, errors),
-        Value::Object(_) => validate_object(schema, value, path, errors),
+        Value::Array(items) => validate_list(schema, items, old, path, errors),
+        Value::Object(_) => validate_object(schema, value, old, path, errors),
         Value::Bool(_) | Value::Null => {}
     }
     validate_junctors(schema, value, path, errors);
@@ -38,11 +42,11 @@ pub(crate) fn validate(schema: &Schema, value: &Value, path: &str, errors: &mut 
 fn validate_junctors(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let holds = |s: &Schema| {
         let mut found = Vec::new();
-        validate(s, value, path, &mut found);
+        validate(s, value, None, path, &mut found);
         found.is_empty()
     };
     for part in &schema.all_of {
-        validate(part, value, path, errors);
+        validate(part, value, None, path, errors);
     }
     let shown = || type_name(value);
     if !schema.any_of.is_empty() && !schema.any_of.iter().any(holds) {
@@ -156,7 +160,7 @@ fn validate_number(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<
     }
 }
 
-fn validate_list(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+fn validate_list(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
     let count = items.len() as u64;
     if let Some(max) = schema.limits.max_items.filter(|max| count > *max) {
         let detail = format!("must have at most {max} items");
@@ -169,7 +173,7 @@ fn validate_list(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
     }
     if let Some(each) = &schema.items {
         for (i, item) in items.iter().enumerate() {
-            validate(each, item, &format!("{path}[{i}]"), errors);
+            validate(each, item, schema.earlier(item, old), &format!("{path}[{i}]"), errors);
         }
     }
     let mut seen = BTreeSet::new();
@@ -186,7 +190,7 @@ fn validate_list(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<
     }
 }
 
-fn validate_object(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_object(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
     let Some(fields) = value.as_object() else { return };
     let count = fields.len() as u64;
     for name in &schema.required {
@@ -208,9 +212,10 @@ fn validate_object(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<
         }
     }
     for (name, child) in fields {
+        let before = old.and_then(|o| o.get(name));
         match (schema.properties.get(name), &schema.additional) {
-            (Some(known), _) => validate(known, child, &join(path, name), errors),
-            (None, Additional::Of(known)) => validate(known, child, &join(path, name), errors),
+            (Some(known), _) => validate(known, child, before, &join(path, name), errors),
+            (None, Additional::Of(known)) => validate(known, child, before, &join(path, name), errors),
             (None, _) => {}
         }
     }
