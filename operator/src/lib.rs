@@ -16,8 +16,10 @@ pub mod status;
 
 pub mod agent;
 
+pub mod apply;
 pub mod cache;
 pub mod leadership;
+pub mod observe;
 pub mod queue;
 
 #[cfg(feature = "live")]

@@ -136,7 +136,7 @@ pub trait Kubernetes: Send + Sync {
     fn watch(&self, kind: Kind, scope: &Scope) -> BoxStream<'static, WatchEvent>;
 }
 
-impl dyn Kubernetes {
+impl dyn Kubernetes + '_ {
     /// [`Kubernetes::get`] with the Rust type.
     pub async fn get_typed<K: Typed>(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, KubernetesError> {
         Ok(self.get(K::KIND, key).await?.and_then(|object| object.typed()))

@@ -1,0 +1,177 @@
+//! [`Step`] -> port calls: one arm per step, no policy.
+//!
+//! A step either carries everything that makes it safe (uid, resourceVersion), or is fenced here: an etcd membership
+//! call is sent only if the member list, read once more through a quorum, still is the one that was planned against.
+//! What race remains: a list that changes between that read and the call. Only the lease holder changes lists, etcd
+//! itself refuses a second change in flight, and what a person does with etcdctl at that moment is etcd's rules again.
+
+pub mod event;
+
+use serde_json::json;
+
+use crate::api::labels::{ANNOTATION_ETCD_VERSION, LABEL_ROLE, Role};
+use crate::model::{Desired, MemberId};
+use crate::plan::{Fence, Step};
+use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
+
+/// Why a step was not carried out, or is not known to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The Kubernetes API did not take it.
+    #[error("{what}")]
+    Kubernetes {
+        /// Which step, in words.
+        what: String,
+        /// Why.
+        #[source]
+        source: KubernetesError,
+    },
+    /// etcd did not carry it out.
+    #[error("{what}")]
+    Etcd {
+        /// Which step, in words.
+        what: String,
+        /// Why.
+        #[source]
+        source: EtcdError,
+    },
+    /// The member list is not the one that the step was planned against. Nothing was sent.
+    #[error("{what}: the member list changed meanwhile")]
+    Fenced {
+        /// Which step, in words.
+        what: String,
+    },
+}
+
+/// What the steps of a pass have in common.
+pub struct Applier<'a> {
+    /// The ports, behind the fence.
+    pub ports: &'a Ports,
+    /// The cluster that they are about.
+    pub desired: &'a Desired,
+    /// Our client's material.
+    pub tls: Option<&'a EtcdTls>,
+}
+
+impl Applier<'_> {
+    /// Carries one step out. Repeating a step that was carried out already does no harm and fails.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; the pass ends there, and the next one observes anew.
+    pub async fn apply(&self, step: &Step) -> Result<(), ApplyError> {
+        let kubernetes = &self.ports.kubernetes;
+        match step {
+            Step::CreateService(service) => self.create(step, service.as_ref().clone()).await,
+            Step::CreateVolume(volume) => self.create(step, volume.as_ref().clone()).await,
+            Step::CreatePod(pod) => self.create(step, pod.as_ref().clone()).await,
+            Step::ReplaceService(service) => {
+                let replaced = kubernetes.replace(&service.as_ref().clone().into_object()).await;
+                replaced.map(drop).map_err(|source| kubernetes_error(step, source))
+            }
+            Step::DeletePod { name, uid, .. } => self.delete(step, Kind::Pod, name, uid).await,
+            Step::DeleteVolume { name, uid, .. } => self.delete(step, Kind::PersistentVolumeClaim, name, uid).await,
+            Step::PatchImage { name, uid, resource_version, image, version } => {
+                let patch = json!({
+                    "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
+                    "spec": { "containers": self.containers_with_image(step, name, image).await? },
+                });
+                self.patch_pod(step, name, uid, resource_version, patch).await
+            }
+            Step::LabelVoter { name, uid, resource_version } => {
+                let patch = json!({ "metadata": { "labels": { LABEL_ROLE: Role::Voter.as_str() } } });
+                self.patch_pod(step, name, uid, resource_version, patch).await
+            }
+            Step::AddMember { peer_url, learner, endpoints, fence, .. } => {
+                let access = self.fenced(step, endpoints, fence).await?;
+                let added = self.ports.etcd.member_add(&access, peer_url, *learner).await;
+                added.map(|_: MemberId| ()).map_err(|source| etcd_error(step, source))
+            }
+            Step::PromoteMember { id, endpoints, fence, .. } => {
+                let access = self.fenced(step, endpoints, fence).await?;
+                self.ports.etcd.member_promote(&access, *id).await.map_err(|source| etcd_error(step, source))
+            }
+            Step::RemoveMember { id, endpoints, fence, .. } => {
+                let access = self.fenced(step, endpoints, fence).await?;
+                self.ports.etcd.member_remove(&access, *id).await.map_err(|source| etcd_error(step, source))
+            }
+            Step::MoveLeader { endpoint, to, .. } => {
+                let access = self.access(std::slice::from_ref(endpoint));
+                self.ports.etcd.move_leader(&access, *to).await.map_err(|source| etcd_error(step, source))
+            }
+        }
+    }
+
+    fn access(&self, endpoints: &[String]) -> EtcdAccess {
+        EtcdAccess { endpoints: endpoints.to_vec(), tls: self.tls.cloned() }
+    }
+
+    fn key(&self, name: &str) -> ObjectKey {
+        ObjectKey::new(&self.desired.identity.namespace, name)
+    }
+
+    async fn create(&self, step: &Step, object: impl Typed) -> Result<(), ApplyError> {
+        match self.ports.kubernetes.create(&object.into_object()).await {
+            Ok(_) => Ok(()),
+            Err(source) => Err(kubernetes_error(step, source)),
+        }
+    }
+
+    async fn delete(&self, step: &Step, kind: Kind, name: &str, uid: &str) -> Result<(), ApplyError> {
+        let preconditions = Preconditions { uid: uid.to_owned(), resource_version: None };
+        match self.ports.kubernetes.delete(kind, &self.key(name), &preconditions, None).await {
+            // Gone already, by somebody else or by our own request whose answer was lost.
+            Ok(()) | Err(KubernetesError::NotFound { .. }) => Ok(()),
+            Err(source) => Err(kubernetes_error(step, source)),
+        }
+    }
+
+    async fn patch_pod(
+        &self,
+        step: &Step,
+        name: &str,
+        uid: &str,
+        resource_version: &str,
+        mut patch: serde_json::Value,
+    ) -> Result<(), ApplyError> {
+        patch["metadata"]["uid"] = uid.into();
+        patch["metadata"]["resourceVersion"] = resource_version.into();
+        let patched = self.ports.kubernetes.merge_patch(Kind::Pod, &self.key(name), &patch).await;
+        patched.map(drop).map_err(|source| kubernetes_error(step, source))
+    }
+
+    /// A JSON merge patch replaces lists whole, so the patch carries all containers as they are, with one image changed.
+    /// The resourceVersion of the step makes sure that they still are so.
+    async fn containers_with_image(
+        &self,
+        step: &Step,
+        name: &str,
+        image: &str,
+    ) -> Result<serde_json::Value, ApplyError> {
+        let pod = self.ports.kubernetes.get(Kind::Pod, &self.key(name)).await;
+        let pod = pod.map_err(|source| kubernetes_error(step, source))?.ok_or_else(|| {
+            kubernetes_error(step, KubernetesError::NotFound { message: format!("pod {name} is gone") })
+        })?;
+        let mut containers = pod.to_json()["spec"]["containers"].take();
+        for container in containers.as_array_mut().into_iter().flatten() {
+            if container["name"] == "etcd" {
+                container["image"] = image.into();
+            }
+        }
+        Ok(containers)
+    }
+
+    /// Access to the endpoints, once their member list has been seen to be the one that was planned against.
+    async fn fenced(&self, step: &Step, endpoints: &[String], fence: &Fence) -> Result<EtcdAccess, ApplyError> {
+        let access = self.access(endpoints);
+        let membership = self.ports.etcd.members(&access, true).await.map_err(|source| etcd_error(step, source))?;
+        if membership.fence() == *fence { Ok(access) } else { Err(ApplyError::Fenced { what: event::describe(step) }) }
+    }
+}
+
+fn kubernetes_error(step: &Step, source: KubernetesError) -> ApplyError {
+    ApplyError::Kubernetes { what: event::describe(step), source }
+}
+
+fn etcd_error(step: &Step, source: EtcdError) -> ApplyError {
+    ApplyError::Etcd { what: event::describe(step), source }
+}

@@ -1,0 +1,138 @@
+//! What a step is called: in errors and logs, and in the events that users see.
+//!
+//! Message texts of the four events that the archived operator had are kept (contract 1.7); reasons are CamelCase.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
+use kube::ResourceExt;
+
+use crate::api::{API_VERSION, labels};
+use crate::model::Desired;
+use crate::plan::{MemberRemoval, PodDeletion, Step, VolumeDeletion};
+
+/// `reportingComponent` of all events.
+pub const COMPONENT: &str = "etcd-operator";
+
+/// A step in words.
+pub fn describe(step: &Step) -> String {
+    match step {
+        Step::CreateService(service) => format!("create Service {}", service.name_any()),
+        Step::ReplaceService(service) => format!("replace Service {}", service.name_any()),
+        Step::CreateVolume(volume) => format!("create PersistentVolumeClaim {}", volume.name_any()),
+        Step::CreatePod(pod) => format!("create pod {}", pod.name_any()),
+        Step::DeletePod { name, why, .. } => format!("delete pod {name} ({})", pod_deletion(*why)),
+        Step::DeleteVolume { name, why, .. } => {
+            format!("delete PersistentVolumeClaim {name} ({})", volume_deletion(*why))
+        }
+        Step::PatchImage { name, image, .. } => format!("give pod {name} image {image}"),
+        Step::LabelVoter { name, .. } => format!("label pod {name} as voter"),
+        Step::AddMember { name, learner: true, .. } => format!("add member {name} as learner"),
+        Step::AddMember { name, learner: false, .. } => format!("add member {name}"),
+        Step::PromoteMember { name, .. } => format!("promote member {name}"),
+        Step::RemoveMember { name, id, why, .. } => format!("remove member {name} ({id}): {}", member_removal(*why)),
+        Step::MoveLeader { from, to_name, .. } => format!("move leadership from {from} to {to_name}"),
+    }
+}
+
+const fn pod_deletion(why: PodDeletion) -> &'static str {
+    match why {
+        PodDeletion::Terminal => "it ended, and comes back on its volume",
+        PodDeletion::MemberRemoved => "its member was removed",
+        PodDeletion::FormationAbandoned => "its attempt to form the cluster was given up",
+        PodDeletion::Outdated => "its template changed",
+        PodDeletion::Superseded => "restored members take over",
+        PodDeletion::RestoreCancelled => "the restore was called off",
+    }
+}
+
+const fn volume_deletion(why: VolumeDeletion) -> &'static str {
+    match why {
+        VolumeDeletion::MemberRemoved => "its member was removed",
+        VolumeDeletion::FormationAbandoned => "its attempt to form the cluster was given up",
+        VolumeDeletion::Superseded => "restored members took over",
+        VolumeDeletion::RestoreCancelled => "the restore was called off",
+    }
+}
+
+const fn member_removal(why: MemberRemoval) -> &'static str {
+    match why {
+        MemberRemoval::ScaleIn => "more members than wanted",
+        MemberRemoval::DataLost => "its data is lost",
+        MemberRemoval::Unreachable => "it does not answer",
+        MemberRemoval::NeverStarted => "it never started",
+        MemberRemoval::Outdated => "its template changed",
+        MemberRemoval::Corrupt => "etcd raised CORRUPT on it",
+    }
+}
+
+/// Reason and message of the event that a step deserves, once it was carried out.
+fn words(step: &Step) -> Option<(&'static str, String)> {
+    Some(match step {
+        Step::AddMember { name, .. } => ("NewMemberAdded", format!("New member {name} added to cluster")),
+        Step::RemoveMember { name, why: MemberRemoval::ScaleIn | MemberRemoval::NeverStarted, .. } => {
+            ("MemberRemoved", format!("Existing member {name} removed from the cluster"))
+        }
+        Step::RemoveMember { name, why, .. } => (
+            "ReplacingDeadMember",
+            match why {
+                MemberRemoval::Outdated => format!("Member {name} is being replaced: {}", member_removal(*why)),
+                _ => format!("The dead member {name} is being replaced"),
+            },
+        ),
+        Step::PatchImage { name, version, image, .. } => {
+            let _ = image;
+            ("MemberUpgraded", format!("Member {name} upgraded to {version}"))
+        }
+        Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
+        Step::MoveLeader { from, to_name, .. } => ("LeaderMoved", format!("Leadership moved from {from} to {to_name}")),
+        Step::DeletePod { name, why, .. } => ("PodDeleted", format!("Pod {name} deleted: {}", pod_deletion(*why))),
+        Step::DeleteVolume { name, why, .. } => {
+            ("VolumeDeleted", format!("PersistentVolumeClaim {name} deleted: {}", volume_deletion(*why)))
+        }
+        Step::CreatePod(pod) => ("PodCreated", format!("Pod {} created{}", pod.name_any(), as_what(pod))),
+        Step::ReplaceService(_) | Step::CreateService(_) | Step::CreateVolume(_) | Step::LabelVoter { .. } => {
+            return None;
+        }
+    })
+}
+
+fn as_what(pod: &Pod) -> &'static str {
+    match pod.labels().get(labels::LABEL_ROLE).and_then(|role| labels::Role::parse(role)) {
+        Some(labels::Role::Learner) => " for a learner",
+        _ => "",
+    }
+}
+
+/// The event of a step. `entropy` keeps two events of one moment apart.
+pub fn event(step: &Step, desired: &Desired, now: Timestamp, entropy: u64) -> Option<Event> {
+    let (reason, message) = words(step)?;
+    let identity = &desired.identity;
+    Some(Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{entropy:016x}", identity.name)),
+            namespace: Some(identity.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some("EtcdCluster".to_owned()),
+            name: Some(identity.name.clone()),
+            namespace: Some(identity.namespace.clone()),
+            uid: Some(identity.uid.clone()),
+            ..ObjectReference::default()
+        },
+        type_: Some("Normal".to_owned()),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        action: Some(reason.to_owned()),
+        count: Some(1),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        event_time: Some(MicroTime(now)),
+        reporting_component: Some(COMPONENT.to_owned()),
+        reporting_instance: Some(COMPONENT.to_owned()),
+        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+        ..Event::default()
+    })
+}

@@ -1,0 +1,221 @@
+//! Ports -> [`Observed`]: what one pass sees, and why it could not see the rest.
+//!
+//! Kubernetes objects come from the cache (to find out whether there is anything to do) or are read anew (before
+//! anything is done): [`View`]. etcd is always asked.
+
+pub mod etcd;
+pub mod pod;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::api::{EtcdCluster, EtcdRestore, labels, names};
+use crate::build;
+use crate::cache::Cache;
+use crate::model::{Desired, EtcdObserved, Observed, Record, ServiceObserved, VolumeObserved};
+use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
+
+/// The Kubernetes objects around one EtcdCluster, as of one look.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The EtcdCluster itself.
+    pub cluster: Arc<EtcdCluster>,
+    /// The EtcdRestore of its name.
+    pub restore: Option<Arc<EtcdRestore>>,
+    /// Pods with its label.
+    pub pods: Vec<Arc<Pod>>,
+    /// Volume claims with its label.
+    pub volumes: Vec<Arc<PersistentVolumeClaim>>,
+    /// Service `<cluster>`.
+    pub peer_service: Option<Arc<Service>>,
+    /// Service `<cluster>-client`.
+    pub client_service: Option<Arc<Service>>,
+}
+
+impl View {
+    /// From the cache; none when it does not know the EtcdCluster.
+    pub fn cached(cache: &Cache, key: &ObjectKey) -> Option<Self> {
+        Some(Self {
+            cluster: cache.get(key)?,
+            restore: cache.get(key),
+            pods: cache.of_cluster(key),
+            volumes: cache.of_cluster(key),
+            peer_service: cache.get(&service_key(key, names::peer_service_name)),
+            client_service: cache.get(&service_key(key, names::client_service_name)),
+        })
+    }
+
+    /// By quorum reads; none when the EtcdCluster does not exist.
+    ///
+    /// # Errors
+    /// When one of them fails: half a view decides nothing.
+    pub async fn read(kubernetes: &dyn Kubernetes, key: &ObjectKey) -> Result<Option<Self>, KubernetesError> {
+        let Some(cluster) = kubernetes.get_typed::<EtcdCluster>(key).await? else { return Ok(None) };
+        let scope = Scope::Namespace(key.namespace.clone());
+        let selector = format!("{}={}", labels::LABEL_CLUSTER, key.name);
+        let (peer_key, client_key) =
+            (service_key(key, names::peer_service_name), service_key(key, names::client_service_name));
+        let (restore, pods, volumes, peer_service, client_service) = futures::try_join!(
+            kubernetes.get_typed(key),
+            kubernetes.list_typed(&scope, Some(&selector)),
+            kubernetes.list_typed(&scope, Some(&selector)),
+            kubernetes.get_typed(&peer_key),
+            kubernetes.get_typed(&client_key),
+        )?;
+        Ok(Some(Self { cluster, restore, pods, volumes, peer_service, client_service }))
+    }
+}
+
+fn service_key(cluster: &ObjectKey, name: impl Fn(&str) -> String) -> ObjectKey {
+    ObjectKey::new(&cluster.namespace, name(&cluster.name))
+}
+
+/// What is observed without a valid spec: objects only, so that status can still tell the truth about them.
+pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: Option<String>) -> Observed {
+    let uid = view.cluster.uid().unwrap_or_default();
+    Observed {
+        entropy,
+        record,
+        pods: view.pods.iter().map(|pod| (pod.name_any(), pod::observe_pod(pod, &uid))).collect(),
+        volumes: view.volumes.iter().map(|volume| (volume.name_any(), observe_volume(volume, &uid))).collect(),
+        peer_service: None,
+        client_service: None,
+        secrets_missing: BTreeMap::new(),
+        etcd: EtcdObserved::nobody_to_ask("the spec cannot be used"),
+        etcd_restoring: None,
+        legacy_alive,
+    }
+}
+
+/// What is observed of a cluster with a valid spec.
+pub async fn observe(
+    ports: &Ports,
+    view: &View,
+    desired: &Desired,
+    record: Record,
+    entropy: u64,
+    legacy_alive: Option<String>,
+) -> (Observed, Option<EtcdTls>) {
+    let mut observed = observe_objects(view, record, entropy, legacy_alive);
+    let uid = &desired.identity.uid;
+    let serving = observed.record.lineage.as_ref().filter(|lineage| lineage.formed).map(|lineage| &*lineage.token);
+    let wanted = build::peer_service(desired);
+    observed.peer_service = view.peer_service.as_deref().map(|actual| observe_service(actual, &wanted, uid));
+    let wanted = build::client_service(desired, serving);
+    observed.client_service = view.client_service.as_deref().map(|actual| observe_service(actual, &wanted, uid));
+
+    let (secrets_missing, tls) = observe_secrets(ports, desired).await;
+    observed.secrets_missing = secrets_missing;
+    if desired.deleting {
+        observed.etcd = EtcdObserved::nobody_to_ask("the EtcdCluster is being deleted");
+        return (observed, tls);
+    }
+    if let (Some(client), None) = (&desired.tls.client, &tls) {
+        let why = format!("Secret `{}` is needed to ask the members", client.operator_secret);
+        observed.etcd = EtcdObserved::nobody_to_ask(&why);
+        return (observed, tls);
+    }
+    let token = observed.record.lineage.as_ref().map(|lineage| lineage.token.clone());
+    let restoring = observed.record.restore.as_ref().map(|restore| restore.lineage.token.clone());
+    let (etcd, etcd_restoring) = futures::join!(
+        async {
+            match &token {
+                Some(token) => etcd::observe_etcd(ports, desired, tls.as_ref(), &observed.pods, token).await,
+                None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
+            }
+        },
+        async {
+            match &restoring {
+                Some(token) => Some(etcd::observe_etcd(ports, desired, tls.as_ref(), &observed.pods, token).await),
+                None => None,
+            }
+        }
+    );
+    observed.etcd = etcd;
+    observed.etcd_restoring = etcd_restoring;
+    (observed, tls)
+}
+
+/// Whether the EtcdCluster of this uid controls the object.
+pub(crate) fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
+    let owners = meta.owner_references.iter().flatten();
+    owners.into_iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
+fn label(meta: &ObjectMeta, key: &str) -> Option<String> {
+    meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned()
+}
+
+fn observe_volume(volume: &PersistentVolumeClaim, cluster_uid: &str) -> VolumeObserved {
+    VolumeObserved {
+        name: volume.name_any(),
+        uid: volume.uid().unwrap_or_default(),
+        lineage: label(&volume.metadata, labels::LABEL_LINEAGE),
+        ours: is_controlled_by(&volume.metadata, cluster_uid),
+        deleting: volume.metadata.deletion_timestamp.is_some(),
+        lost: volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost"),
+    }
+}
+
+fn observe_service(actual: &Service, wanted: &Service, cluster_uid: &str) -> ServiceObserved {
+    ServiceObserved {
+        name: actual.name_any(),
+        uid: actual.uid().unwrap_or_default(),
+        resource_version: actual.resource_version().unwrap_or_default(),
+        ours: is_controlled_by(&actual.metadata, cluster_uid),
+        selector: actual.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default(),
+        as_built: build::service_as_built(actual, wanted),
+    }
+}
+
+/// Keys of the three Secrets of static TLS (contract 1.6).
+const PEER_KEYS: [&str; 3] = ["peer.crt", "peer.key", "peer-ca.crt"];
+const SERVER_KEYS: [&str; 3] = ["server.crt", "server.key", "server-ca.crt"];
+const OPERATOR_KEYS: [&str; 3] = ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"];
+
+/// The Secrets that the spec names: what is wrong with each, and our own client's material.
+async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, String>, Option<EtcdTls>) {
+    let mut missing = BTreeMap::new();
+    let mut wanted: Vec<(&String, [&str; 3])> = Vec::new();
+    wanted.extend(desired.tls.peer_secret.iter().map(|name| (name, PEER_KEYS)));
+    if let Some(client) = &desired.tls.client {
+        wanted.push((&client.server_secret, SERVER_KEYS));
+        wanted.push((&client.operator_secret, OPERATOR_KEYS));
+    }
+    let mut tls = None;
+    for (name, keys) in wanted {
+        let key = ObjectKey::new(&desired.identity.namespace, name);
+        let values = match ports.kubernetes.get_typed::<Secret>(&key).await {
+            Ok(Some(secret)) => secret_values(&secret, keys),
+            Ok(None) => Err("it does not exist".to_owned()),
+            Err(error) => Err(format!("it could not be read: {error}")),
+        };
+        match values {
+            Ok([certificate, private_key, ca]) if keys == OPERATOR_KEYS => {
+                tls = Some(EtcdTls { ca, certificate, key: private_key });
+            }
+            Ok(_) => {}
+            Err(why) => {
+                missing.insert(name.clone(), why);
+            }
+        }
+    }
+    (missing, tls)
+}
+
+fn secret_values(secret: &Secret, keys: [&str; 3]) -> Result<[Vec<u8>; 3], String> {
+    let value = |key: &str| {
+        let data = secret.data.as_ref().and_then(|data| data.get(key));
+        data.filter(|value| !value.0.is_empty()).map(|value| value.0.clone())
+    };
+    let found = keys.map(value);
+    let absent: Vec<_> = keys.iter().zip(&found).filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
+    if absent.is_empty() {
+        Ok(found.map(Option::unwrap_or_default))
+    } else {
+        Err(format!("it lacks {}", absent.join(", ")))
+    }
+}

@@ -1,0 +1,77 @@
+//! What etcd says of itself: every member that has an address is asked, and a quorum confirms what decides.
+
+use std::collections::BTreeMap;
+
+use crate::build::client_url;
+use crate::model::{Desired, EtcdObserved, MemberStatus, Observation, PodObserved};
+use crate::ports::{EtcdAccess, EtcdTls, Ports};
+
+/// Asks the members of one lineage, all at once.
+pub async fn observe_etcd(
+    ports: &Ports,
+    desired: &Desired,
+    tls: Option<&EtcdTls>,
+    pods: &BTreeMap<String, PodObserved>,
+    token: &str,
+) -> EtcdObserved {
+    let access = |endpoints: Vec<String>| EtcdAccess { endpoints, tls: tls.cloned() };
+    let asked = pods.values().filter(|pod| pod.ours && pod.lineage.as_deref() == Some(token) && pod.ip.is_some());
+    let answers = asked.map(|pod| {
+        let access = access(vec![client_url(desired, &pod.name)]);
+        async move { (pod.name.clone(), ports.etcd.status(&access).await) }
+    });
+    let answers = futures::future::join_all(answers).await;
+    let at = ports.clock.now();
+    let statuses: BTreeMap<_, _> = answers
+        .into_iter()
+        .map(|(name, answer)| match answer {
+            Ok(value) => (name, Observation::Known { value, at }),
+            Err(error) => (name, Observation::Unknown { why: error.to_string() }),
+        })
+        .collect();
+    if statuses.is_empty() {
+        return EtcdObserved::nobody_to_ask("no member has an address");
+    }
+
+    let endpoints = endpoints_in_order(desired, &statuses);
+    let mut observed = EtcdObserved { statuses, ..EtcdObserved::nobody_to_ask("no member answers") };
+    if endpoints.is_empty() {
+        return observed;
+    }
+    observed.membership_local = observation(ports, ports.etcd.members(&access(endpoints.clone()), false).await);
+    if !has_leader(&observed.statuses) {
+        let why = "no member follows a leader";
+        observed.quorum_read = Observation::Unknown { why: why.to_owned() };
+        observed.membership = Observation::Unknown { why: why.to_owned() };
+        return observed;
+    }
+    observed.quorum_read = observation(ports, ports.etcd.quorum_read(&access(endpoints.clone())).await);
+    if let Some(why) = observed.quorum_read.why_unknown() {
+        observed.membership = Observation::Unknown { why: why.to_owned() };
+        return observed;
+    }
+    observed.membership = observation(ports, ports.etcd.members(&access(endpoints.clone()), true).await);
+    observed.alarms = ports.etcd.alarms(&access(endpoints)).await.unwrap_or_default();
+    observed
+}
+
+/// Client URLs of those that answered: the leader, then other voters, then learners.
+fn endpoints_in_order(desired: &Desired, statuses: &BTreeMap<String, Observation<MemberStatus>>) -> Vec<String> {
+    let mut answering: Vec<_> =
+        statuses.iter().filter_map(|(name, status)| status.known().map(|status| (name, status))).collect();
+    answering.sort_by_key(|(name, status)| {
+        (status.leader != Some(status.member_id), status.learner, status.leader.is_none(), (*name).clone())
+    });
+    answering.into_iter().map(|(name, _)| client_url(desired, name)).collect()
+}
+
+fn has_leader(statuses: &BTreeMap<String, Observation<MemberStatus>>) -> bool {
+    statuses.values().filter_map(Observation::known).any(|status| status.leader.is_some())
+}
+
+fn observation<T, E: std::fmt::Display>(ports: &Ports, answer: Result<T, E>) -> Observation<T> {
+    match answer {
+        Ok(value) => Observation::Known { value, at: ports.clock.now() },
+        Err(error) => Observation::Unknown { why: error.to_string() },
+    }
+}

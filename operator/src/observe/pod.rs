@@ -1,0 +1,148 @@
+//! A Pod, reduced to what decisions need.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt;
+
+use super::{is_controlled_by, label};
+use crate::agent::DATA_LOST_EXIT_CODE;
+use crate::api::labels;
+use crate::model::PodObserved;
+
+/// Name of the container that runs etcd.
+const ETCD_CONTAINER: &str = "etcd";
+
+/// Reads a pod; `cluster_uid` is that of the EtcdCluster that should control it.
+pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
+    let status = pod.status.as_ref();
+    let container = status
+        .and_then(|status| status.container_statuses.as_ref())
+        .and_then(|statuses| statuses.iter().find(|status| status.name == ETCD_CONTAINER));
+    let running = container.and_then(|container| container.state.as_ref()).is_some_and(|state| state.running.is_some());
+    let condition = |kind: &str| {
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        conditions.and_then(|conditions| conditions.iter().find(|condition| condition.type_ == kind))
+    };
+    let spec = pod.spec.as_ref();
+    let image = spec.and_then(|spec| spec.containers.iter().find(|container| container.name == ETCD_CONTAINER));
+    PodObserved {
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        resource_version: pod.resource_version().unwrap_or_default(),
+        lineage: label(&pod.metadata, labels::LABEL_LINEAGE),
+        labelled_voter: label(&pod.metadata, labels::LABEL_ROLE).as_deref() == Some(labels::Role::Voter.as_str()),
+        ours: is_controlled_by(&pod.metadata, cluster_uid),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        terminal: matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")),
+        created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
+        node: spec.and_then(|spec| spec.node_name.clone()),
+        ip: status.and_then(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+        ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
+        running,
+        restarts: container.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0)),
+        image: image.and_then(|container| container.image.clone()).unwrap_or_default(),
+        template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
+        data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
+        why_not_running: if running { None } else { why_not_running(pod) },
+    }
+}
+
+/// The exit code of the container's latest end.
+fn last_exit_code(container: &ContainerStatus) -> Option<i32> {
+    let ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
+        state.as_ref().and_then(|state| state.terminated.as_ref()).map(|terminated| terminated.exit_code)
+    };
+    ended(&container.state).or_else(|| ended(&container.last_state))
+}
+
+/// What holds the pod up, in the order in which a pod comes up: scheduling, init containers, the container itself.
+fn why_not_running(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let scheduled = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
+    if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
+        return condition.message.clone().or_else(|| condition.reason.clone());
+    }
+    let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    for container in containers {
+        let Some(state) = &container.state else { continue };
+        if let Some(waiting) = &state.waiting {
+            let reason = waiting.reason.as_deref().unwrap_or_default();
+            if matches!(reason, "PodInitializing" | "ContainerCreating" | "") {
+                continue;
+            }
+            let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+            let detail = ended.and_then(|ended| ended.message.clone()).or_else(|| waiting.message.clone());
+            return Some(words(&container.name, reason, detail.as_deref()));
+        }
+        if let Some(ended) = state.terminated.as_ref().filter(|ended| ended.exit_code != 0) {
+            let detail = ended.message.clone().unwrap_or_else(|| format!("exit code {}", ended.exit_code));
+            return Some(words(&container.name, ended.reason.as_deref().unwrap_or("Error"), Some(&detail)));
+        }
+    }
+    status.message.clone().or_else(|| status.reason.clone())
+}
+
+/// Longest detail that is repeated in status: the rest is in the pod's own status.
+const DETAIL_CHARACTERS_MAX: usize = 300;
+
+fn words(container: &str, reason: &str, detail: Option<&str>) -> String {
+    let detail: String = detail.unwrap_or_default().trim().chars().take(DETAIL_CHARACTERS_MAX).collect();
+    if detail.is_empty() { format!("{container}: {reason}") } else { format!("{container}: {reason}: {detail}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn observe(status: Value) -> PodObserved {
+        let pod = json!({
+            "metadata": { "name": "a", "uid": "u", "ownerReferences": [
+                { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "owner", "controller": true },
+            ] },
+            "spec": { "containers": [{ "name": "etcd", "image": "etcd:v1" }] },
+            "status": status,
+        });
+        observe_pod(&serde_json::from_value(pod).expect("a pod"), "owner")
+    }
+
+    fn etcd_container(state: &Value, last_state: &Value) -> Value {
+        json!({ "phase": "Running", "containerStatuses": [{
+            "name": "etcd", "image": "", "imageID": "", "ready": false, "restartCount": 2,
+            "state": state, "lastState": last_state,
+        }] })
+    }
+
+    #[test]
+    fn data_is_lost_only_when_the_agent_was_the_last_to_say_so_and_nothing_runs() {
+        let refused = json!({ "terminated": { "exitCode": DATA_LOST_EXIT_CODE, "reason": "Error" } });
+        let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let running = json!({ "running": {} });
+        let killed = json!({ "terminated": { "exitCode": 137, "reason": "Error" } });
+        assert!(observe(etcd_container(&refused, &json!({}))).data_lost);
+        assert!(observe(etcd_container(&waiting, &refused)).data_lost);
+        assert!(!observe(etcd_container(&running, &refused)).data_lost, "it came back");
+        assert!(!observe(etcd_container(&killed, &refused)).data_lost, "it ran since");
+        assert!(!observe(etcd_container(&waiting, &killed)).data_lost);
+    }
+
+    #[test]
+    fn what_holds_a_pod_up_is_told_in_kubernetes_words() {
+        let unschedulable = json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available" },
+        ] });
+        assert_eq!(observe(unschedulable).why_not_running.as_deref(), Some("0/3 nodes are available"));
+        let image = json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } });
+        let pod = observe(etcd_container(&image, &json!({})));
+        assert_eq!(pod.why_not_running.as_deref(), Some("etcd: ErrImagePull: no such image"));
+        assert_eq!(observe(etcd_container(&json!({ "running": {} }), &json!({}))).why_not_running, None);
+    }
+
+    #[test]
+    fn only_a_controlling_owner_of_the_right_uid_makes_a_pod_ours() {
+        assert!(observe(json!({})).ours);
+        let pod = json!({ "metadata": { "name": "a", "ownerReferences": [
+            { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "another", "controller": true },
+        ] } });
+        assert!(!observe_pod(&serde_json::from_value(pod).expect("a pod"), "owner").ours);
+    }
+}
