@@ -17,10 +17,15 @@ pub mod status;
 pub mod agent;
 
 pub mod apply;
+pub mod backup;
+pub mod restore;
+
 pub mod cache;
+pub mod controller;
 pub mod leadership;
 pub mod observe;
 pub mod queue;
+pub mod reconcile;
 
 #[cfg(feature = "live")]
 pub mod adapters;

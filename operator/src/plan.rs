@@ -54,6 +54,11 @@ const POLL_HELD_UP: SignedDuration = SignedDuration::from_secs(5);
 const POLL_IDLE: SignedDuration = SignedDuration::from_secs(10);
 
 impl Plan {
+    /// The plan for a spec that cannot be used: nothing is done, and what is remembered stays.
+    pub fn refusing(record: Record, refused: Vec<Unsafe>) -> Self {
+        Self { record, steps: Vec::new(), waiting: Vec::new(), refused }
+    }
+
     /// When the next pass should look, if nothing happens before. Without jitter: the queue adds it.
     pub fn poll_after(&self) -> SignedDuration {
         let hands_off = |waiting: &Waiting| matches!(waiting, Waiting::Paused | Waiting::Deletion);

@@ -1,0 +1,329 @@
+//! Carries out what the plan says: takes a backup, removes old ones. Decides nothing but which member to ask next when
+//! one breaks off.
+
+use jiff::Timestamp;
+
+use super::BackupContext;
+use super::bucket::{Bucket, StoreFailure, Trouble, WriteMode};
+use super::manifest::{self, Manifest, Owner};
+use super::names::{manifest_key, parse_periodic, periodic_key};
+use super::observe::Observed;
+use super::retention::{Candidate, candidates, surplus};
+use super::schedule::Schedule;
+use super::source::{self, Source, SourceError};
+use super::transfer::{self, Limits, TransferError};
+use super::validate::Desired;
+use super::verify::{self, VerifyError};
+use crate::api::conditions::reason::BackupSucceededReason as Reason;
+use crate::api::{BackupRecord, FailedEndpoint};
+use crate::ports::clock::deadline;
+use crate::ports::{Credentials, Ports, StoreError};
+use jiff::SignedDuration;
+
+/// A snapshot is no larger than the database plus what may be written to it while the snapshot is asked for; what is
+/// far beyond is a stream that does not end. Generous, for `dbSize` of a member that was just restarted may be old.
+const GROWTH_FACTOR: u64 = 4;
+const GROWTH_MIN: u64 = 1 << 30;
+/// How often the manifest is written before the backup is called good without it.
+const MANIFEST_ATTEMPTS: u32 = 3;
+/// Manifests of strangers on our prefix that are read in one pass; what lies beyond is left alone.
+const STRANGERS_MAX: usize = 256;
+/// What nobody confirmed is not touched before this age: somebody may still be confirming it.
+const UNCONFIRMED_AGE: SignedDuration = SignedDuration::from_hours(24);
+/// Kept backups that are looked for before others are removed.
+const KEPT_LOOKED_FOR_MAX: usize = 64;
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The bucket cannot be opened.
+    #[error(transparent)]
+    Open(#[from] StoreError),
+    /// No member can be asked.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The snapshot did not get to the store.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// The store's answer to the upload was lost or bad, and the store does not hold it.
+    #[error("{doubt}; and afterwards: {verify}")]
+    Lost {
+        /// What the upload ended with.
+        doubt: StoreFailure,
+        /// What the store said when it was asked.
+        verify: VerifyError,
+    },
+    /// The store does not hold what was sent.
+    #[error("not confirmed by the store: {0}")]
+    NotConfirmed(#[from] VerifyError),
+}
+
+impl RunError {
+    /// For the condition.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Open(StoreError::Credentials { .. }) => Reason::SecretInvalid,
+            Self::Open(StoreError::Location { .. }) => Reason::InvalidSpec,
+            Self::Source(_) => Reason::NoEndpoint,
+            Self::Transfer(TransferError::Source(_) | TransferError::TooLarge { .. }) => Reason::SnapshotFailed,
+            Self::Transfer(TransferError::Stalled { .. }) => Reason::TimedOut,
+            Self::Transfer(TransferError::Integrity(_)) => Reason::SnapshotCorrupt,
+            Self::Transfer(TransferError::Store(failure)) => store_reason(failure),
+            Self::Lost { doubt, verify: VerifyError::Missing { .. } } => store_reason(doubt),
+            Self::Lost { .. } | Self::NotConfirmed(_) => Reason::NotConfirmed,
+        }
+    }
+}
+
+fn store_reason(failure: &StoreFailure) -> Reason {
+    match failure.trouble {
+        Trouble::BucketMissing => Reason::BucketMissing,
+        Trouble::CredentialsRefused => Reason::CredentialsRefused,
+        Trouble::Unreachable => Reason::StoreUnreachable,
+        Trouble::TimedOut => Reason::TimedOut,
+        Trouble::NotFound | Trouble::Exists | Trouble::Unsupported | Trouble::Failed => Reason::StoreFailed,
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Report {
+    /// The record of the backup, and a word about what is not as it should be; or why there is none.
+    pub outcome: Result<(BackupRecord, String), RunError>,
+    /// Endpoints that could not be used.
+    pub failed_endpoints: Vec<FailedEndpoint>,
+}
+
+/// Opens the bucket of a backup.
+///
+/// # Errors
+/// When the Secret or the location cannot be used.
+pub async fn open(ports: &Ports, desired: &Desired, credentials: &Credentials) -> Result<Bucket, StoreError> {
+    let location = &desired.location.bucket;
+    let store = ports.stores.open(location, credentials).await?;
+    Ok(Bucket::new(store, ports.clock.clone(), &location.bucket, desired.stall, credentials))
+}
+
+/// Takes one backup; `began` names it.
+pub async fn run(
+    ports: &Ports,
+    desired: &Desired,
+    observed: &Observed,
+    context: &BackupContext,
+    began: Timestamp,
+) -> Report {
+    let (sources, mut failed_endpoints) = match &observed.tls {
+        Ok(tls) => source::ask(ports, &desired.endpoints, tls.as_ref()).await,
+        Err(_) => return Report { outcome: Err(no_endpoint(desired)), failed_endpoints: Vec::new() },
+    };
+    let outcome = async {
+        let credentials = observed.credentials.clone().map_err(|_| no_endpoint(desired))?;
+        let bucket = open(ports, desired, &credentials).await?;
+        let mut last = no_endpoint(desired);
+        for source in sources? {
+            match copy(ports, desired, &bucket, &source, context, began).await {
+                // Another member may do better; whatever the store said, it would say again.
+                Err(RunError::Transfer(
+                    error @ (TransferError::Source(_) | TransferError::Integrity(_) | TransferError::TooLarge { .. }),
+                )) => {
+                    let message = error.to_string();
+                    failed_endpoints.push(FailedEndpoint { endpoint: source.endpoint.clone(), message });
+                    last = error.into();
+                }
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+    .await;
+    Report { outcome, failed_endpoints }
+}
+
+fn no_endpoint(desired: &Desired) -> RunError {
+    SourceError::NoneUsable { count: desired.endpoints.len(), first: "nobody was asked".to_owned() }.into()
+}
+
+/// One member's snapshot into the store, confirmed from there.
+async fn copy(
+    ports: &Ports,
+    desired: &Desired,
+    bucket: &Bucket,
+    source: &Source,
+    context: &BackupContext,
+    began: Timestamp,
+) -> Result<(BackupRecord, String), RunError> {
+    let path = &desired.location.key;
+    let (key, mode) = match desired.schedule {
+        Schedule::Once => (path.clone(), WriteMode::Replace),
+        Schedule::Every(_) => (periodic_key(path, source.status.revision, began), WriteMode::Create),
+    };
+    let chunks = deadline(ports.clock.as_ref(), desired.stall, ports.etcd.snapshot(&source.access));
+    let chunks = chunks.await.map_err(|_| TransferError::Stalled { after: desired.stall, size: 0 })?;
+    let chunks = chunks.map_err(TransferError::Source)?;
+    let size_max = source.status.db_size.saturating_mul(GROWTH_FACTOR).saturating_add(GROWTH_MIN);
+    let limits = Limits { part_bytes: context.part_bytes, size_max };
+    let sent = transfer::send(bucket, &key, &mode, chunks, limits).await?;
+    let revision = match verify::confirm(bucket, &key, &sent.checked).await {
+        Ok(revision) => revision,
+        Err(verify) => return Err(not_confirmed(bucket, &key, &mode, sent, verify).await),
+    };
+    let record = BackupRecord {
+        key: key.clone(),
+        revision: revision.0,
+        size: i64::try_from(sent.checked.size).unwrap_or(i64::MAX),
+        sha256: sent.checked.sha256.clone(),
+        etcd_version: source.status.version.clone(),
+        cluster_id: source.status.cluster_id.to_string(),
+        member_id: source.status.member_id.to_string(),
+        time: super::status::seconds(began),
+        superseded: false,
+    };
+    let note = match write_manifest(bucket, desired, &record).await {
+        Ok(()) => String::new(),
+        Err(failure) => format!("its manifest could not be written: {failure}"),
+    };
+    Ok((record, note))
+}
+
+/// Cleans up after an upload that the store does not confirm.
+///
+/// A periodic backup's object is removed when the upload was acknowledged: then it is surely ours, and retries into a
+/// store that writes and cannot read must not pile up. In doubt it stays: it may be another's.
+async fn not_confirmed(
+    bucket: &Bucket,
+    key: &str,
+    mode: &WriteMode,
+    mut sent: transfer::Sent,
+    verify: VerifyError,
+) -> RunError {
+    let doubt = sent.doubt.take();
+    if matches!(verify, VerifyError::Missing { .. }) {
+        sent.call_off(bucket).await;
+    } else if doubt.is_none() && *mode == WriteMode::Create {
+        // If it cannot be removed either, retention takes it when its time has come.
+        let _ = bucket.delete(key).await;
+    }
+    match doubt {
+        Some(doubt) => RunError::Lost { doubt, verify },
+        None => RunError::NotConfirmed(verify),
+    }
+}
+
+fn owner(desired: &Desired) -> Owner {
+    let key = &desired.key;
+    Owner { namespace: key.namespace.clone(), name: key.name.clone(), uid: desired.uid.clone() }
+}
+
+async fn write_manifest(bucket: &Bucket, desired: &Desired, record: &BackupRecord) -> Result<(), StoreFailure> {
+    let json = bytes::Bytes::from(Manifest::new(record, owner(desired)).to_json());
+    let key = manifest_key(&record.key);
+    let mut attempt = 1;
+    loop {
+        match bucket.put(&key, json.clone(), &WriteMode::Replace).await {
+            Err(_) if attempt < MANIFEST_ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+    }
+}
+
+async fn read_manifest(bucket: &Bucket, key: &str) -> Result<Option<Manifest>, StoreFailure> {
+    let json = bucket.get_small(&manifest_key(key), manifest::SIZE_MAX).await?;
+    Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
+}
+
+/// Whether the object of a one-shot backup was overwritten by another backup since, as its manifest tells.
+pub async fn is_overwritten(bucket: &Bucket, record: &BackupRecord) -> Result<bool, StoreFailure> {
+    let manifest = read_manifest(bucket, &record.key).await?;
+    Ok(manifest.is_some_and(|manifest| manifest.key == record.key && manifest.sha256 != record.sha256))
+}
+
+/// What retention chose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Backups to remove, the oldest first.
+    pub remove: Vec<String>,
+    /// Recorded backups that are no longer in the store, whoever removed them.
+    pub vanished: Vec<String>,
+}
+
+/// Chooses what to remove, by the records and the store's list. Removes nothing.
+///
+/// # Errors
+/// When the store cannot be asked; then nothing is removed.
+pub async fn choose(
+    bucket: &Bucket,
+    desired: &Desired,
+    records: &[BackupRecord],
+    now: Timestamp,
+) -> Result<Chosen, StoreFailure> {
+    let path = &desired.location.key;
+    let marked = records.iter().filter(|record| record.superseded && parse_periodic(path, &record.key).is_some());
+    let mut chosen = Chosen { remove: marked.map(|record| record.key.clone()).collect(), vanished: Vec::new() };
+    if desired.keep == 0 {
+        return Ok(chosen);
+    }
+    let mut listed = bucket.list(&format!("{path}_v")).await?;
+    listed.retain(|key, _| !chosen.remove.contains(key));
+    let live: Vec<_> = records.iter().filter(|record| !record.superseded).cloned().collect();
+    let mut all = own(bucket, desired, candidates(path, &live, &listed), records).await?;
+    let mut goes = surplus(all.clone(), desired.keep);
+    if !goes.is_empty() {
+        // Something else may have removed backups: those that shall stay in their place are looked for first.
+        let kept = all.iter().filter(|one| one.restorable && !goes.contains(one)).rev().take(KEPT_LOOKED_FOR_MAX);
+        for candidate in kept {
+            if bucket.head(&candidate.key).await?.is_none() {
+                chosen.vanished.push(candidate.key.clone());
+            }
+        }
+        all.retain(|one| !chosen.vanished.contains(&one.key));
+        goes = surplus(all, desired.keep);
+    }
+    let old_enough = |one: &Candidate| one.restorable || now.duration_since(one.name.time) >= UNCONFIRMED_AGE;
+    chosen.remove.extend(goes.into_iter().filter(old_enough).map(|one| one.key));
+    Ok(chosen)
+}
+
+/// Leaves out what other EtcdBackups wrote on the same prefix.
+async fn own(
+    bucket: &Bucket,
+    desired: &Desired,
+    all: Vec<Candidate>,
+    records: &[BackupRecord],
+) -> Result<Vec<Candidate>, StoreFailure> {
+    let owner = owner(desired);
+    let clusters: Vec<_> = records.iter().map(|record| record.cluster_id.as_str()).collect();
+    let mut own = Vec::new();
+    let mut asked = 0;
+    for candidate in all {
+        if candidate.recorded || !candidate.restorable {
+            own.push(candidate);
+            continue;
+        }
+        asked += 1;
+        if asked > STRANGERS_MAX {
+            continue;
+        }
+        if let Some(manifest) = read_manifest(bucket, &candidate.key).await?
+            && manifest.belongs_to(&owner, &clusters)
+        {
+            own.push(candidate);
+        }
+    }
+    Ok(own)
+}
+
+/// Removes backups with their manifests. Each for itself: what is gone, and what could not be done.
+pub async fn remove(bucket: &Bucket, keys: &[String]) -> (Vec<String>, Vec<StoreFailure>) {
+    let (mut gone, mut failures) = (Vec::new(), Vec::new());
+    for key in keys {
+        let removed = async {
+            bucket.delete(key).await?;
+            bucket.delete(&manifest_key(key)).await
+        };
+        match removed.await {
+            Ok(()) => gone.push(key.clone()),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (gone, failures)
+}

@@ -1,0 +1,255 @@
+//! What status says. Pure: the previous status and what happened -> the next one; equal to the previous one when there
+//! is nothing new, and then nothing is written.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::apply::RunError;
+use super::observe::Missing;
+use super::plan::Waiting;
+use super::schedule::{Schedule, due};
+use super::validate::{Desired, Invalid, sentence};
+use crate::api::backup::RECORDS_MAX;
+use crate::api::conditions::reason::{
+    BackupReadyReason as Ready, BackupReconcilingReason as Reconciling, BackupStalledReason as Stalled,
+    BackupSucceededReason as Succeeded,
+};
+use crate::api::conditions::{BackupCondition, ConditionStatus, complete, find, set};
+use crate::api::{BackupPhase, BackupRecord, EtcdBackupStatus, FailedEndpoint};
+
+/// A time as the API keeps it: whole seconds.
+pub fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).expect("the whole second of a timestamp is one"))
+}
+
+/// One status being made from another.
+struct Draft {
+    status: EtcdBackupStatus,
+    generation: Option<i64>,
+    now: Timestamp,
+}
+
+impl Draft {
+    fn new(previous: &EtcdBackupStatus, generation: Option<i64>, now: Timestamp) -> Self {
+        let mut status = previous.clone();
+        status.observed_generation = generation;
+        complete::<BackupCondition>(&mut status.conditions, generation, now);
+        Self { status, generation, now }
+    }
+
+    fn set(&mut self, condition: BackupCondition, status: ConditionStatus, message: &str) {
+        set(&mut self.status.conditions, &condition, status, message, self.generation, self.now);
+    }
+
+    /// Sets the three summaries; `BackupSucceeded` is left to whom it concerns.
+    fn summary(&mut self, phase: BackupPhase, ready: (Ready, bool), reconciling: Reconciling, message: &str) {
+        self.status.phase = Some(phase);
+        self.set(BackupCondition::Ready(ready.0), ready.1.into(), message);
+        let under_way = reconciling != Reconciling::AsWanted;
+        self.set(BackupCondition::Reconciling(reconciling), under_way.into(), if under_way { message } else { "" });
+        self.set(BackupCondition::Stalled(Stalled::NotStalled), ConditionStatus::False, "");
+    }
+
+    /// `BackupSucceeded` of an object that no attempt has ended for yet.
+    fn not_yet(&mut self) {
+        let unset = find(&self.status.conditions, "BackupSucceeded")
+            .is_none_or(|condition| condition.status == ConditionStatus::Unknown);
+        if unset {
+            self.set(BackupCondition::BackupSucceeded(Succeeded::NotYet), ConditionStatus::Unknown, "");
+        }
+    }
+}
+
+/// The spec cannot be used.
+pub fn invalid(
+    previous: &EtcdBackupStatus,
+    generation: Option<i64>,
+    faults: &[Invalid],
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, generation, now);
+    let message = sentence(faults);
+    draft.status.reason.clone_from(&message);
+    draft.status.next_run_time = None;
+    draft.summary(BackupPhase::Failed, (Ready::Failed, false), Reconciling::AsWanted, &message);
+    draft.set(BackupCondition::BackupSucceeded(Succeeded::InvalidSpec), ConditionStatus::False, &message);
+    draft.set(BackupCondition::Stalled(Stalled::InvalidSpec), ConditionStatus::True, &message);
+    draft.status
+}
+
+/// Something is waited for.
+pub fn waiting(
+    previous: &EtcdBackupStatus,
+    desired: &Desired,
+    waiting: &Waiting,
+    until: Timestamp,
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    let message = waiting.to_string();
+    match waiting {
+        Waiting::Missing(missing) => {
+            let why = match missing.first() {
+                Some(Missing::Keys { .. }) => Succeeded::SecretInvalid,
+                _ => Succeeded::SecretMissing,
+            };
+            // Not unless a backup is due: what is in the store stays as good as it is.
+            draft.status.reason.clone_from(&message);
+            draft.summary(BackupPhase::Pending, (Ready::Waiting, false), Reconciling::Waiting, &message);
+            if draft.status.records.is_empty() {
+                draft.set(BackupCondition::BackupSucceeded(why), ConditionStatus::False, &message);
+            }
+        }
+        Waiting::LegacyOperator { .. } => {
+            draft.summary(BackupPhase::Pending, (Ready::Waiting, false), Reconciling::Waiting, &message);
+            draft.set(BackupCondition::Stalled(Stalled::LegacyOperatorAlive), ConditionStatus::True, &message);
+            draft.not_yet();
+        }
+        Waiting::Slot => {
+            draft.status.next_run_time = Some(seconds(until));
+            draft.status.reason.clear();
+            draft.summary(BackupPhase::Scheduled, (Ready::Scheduled, true), Reconciling::AsWanted, "");
+        }
+        Waiting::Retry => {
+            draft.status.next_run_time = Some(seconds(until));
+            let last = find(&draft.status.conditions, "BackupSucceeded");
+            let failed = last.filter(|condition| condition.status == ConditionStatus::False);
+            let why = failed.map_or_else(|| draft.status.reason.clone(), |condition| condition.message.clone());
+            draft.summary(BackupPhase::Failed, (Ready::Failed, false), Reconciling::RetryScheduled, &why);
+        }
+    }
+    draft.status
+}
+
+/// A run begins now. Written before anything is done: a run that leaves no result was interrupted.
+pub fn running(previous: &EtcdBackupStatus, desired: &Desired, interrupted: bool, now: Timestamp) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    if interrupted {
+        draft.status.attempts = draft.status.attempts.saturating_add(1);
+        let message = "the operator stopped while the backup ran; it is taken again";
+        draft.set(BackupCondition::BackupSucceeded(Succeeded::Interrupted), ConditionStatus::False, message);
+    }
+    draft.status.last_run_time = Some(seconds(now));
+    draft.status.next_run_time = None;
+    draft.summary(BackupPhase::Running, (Ready::Running, false), Reconciling::Running, "a backup is being taken");
+    draft.not_yet();
+    draft.status
+}
+
+/// The store confirmed the backup.
+pub fn succeeded(
+    previous: &EtcdBackupStatus,
+    desired: &Desired,
+    record: BackupRecord,
+    failed_endpoints: &[FailedEndpoint],
+    note: &str,
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    let mut message =
+        format!("`{}` is complete in the store: revision {}, {} bytes", record.key, record.revision, record.size);
+    if !note.is_empty() {
+        message = format!("{message}; {note}");
+    }
+    let status = &mut draft.status;
+    status.succeeded = true;
+    status.reason.clear();
+    status.attempts = 0;
+    status.etcd_version.clone_from(&record.etcd_version);
+    status.etcd_revision = record.revision;
+    status.last_success_date = Some(seconds(now));
+    status.failed_endpoints = failed_endpoints.to_vec();
+    // A one-shot backup's path was overwritten, as its contract says: what was there before is no more.
+    status.records.iter_mut().filter(|old| old.key == record.key).for_each(|old| old.superseded = true);
+    status.records.push(record);
+    let surplus = status.records.len().saturating_sub(RECORDS_MAX);
+    status.records.drain(..surplus);
+    let last_run = status.last_run_time.as_ref().map(|time| time.0);
+    let next = due(desired.schedule, last_run, 0, true, now);
+    status.next_run_time = next.map(seconds);
+    match desired.schedule {
+        Schedule::Once => draft.summary(BackupPhase::Succeeded, (Ready::Succeeded, true), Reconciling::AsWanted, ""),
+        Schedule::Every(_) => {
+            draft.summary(BackupPhase::Scheduled, (Ready::Scheduled, true), Reconciling::AsWanted, "");
+        }
+    }
+    draft.set(BackupCondition::BackupSucceeded(Succeeded::Confirmed), ConditionStatus::True, &message);
+    draft.status
+}
+
+/// The attempt failed; there will be another.
+pub fn failed(
+    previous: &EtcdBackupStatus,
+    desired: &Desired,
+    error: &RunError,
+    failed_endpoints: &[FailedEndpoint],
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    let message = error.to_string();
+    let status = &mut draft.status;
+    status.succeeded = false;
+    status.reason.clone_from(&message);
+    status.attempts = status.attempts.saturating_add(1);
+    status.failed_endpoints = failed_endpoints.to_vec();
+    let last_run = status.last_run_time.as_ref().map(|time| time.0);
+    let attempts = u32::try_from(status.attempts).unwrap_or_default();
+    status.next_run_time = due(desired.schedule, last_run, attempts, false, now).map(seconds);
+    draft.summary(BackupPhase::Failed, (Ready::Failed, false), Reconciling::RetryScheduled, &message);
+    draft.set(BackupCondition::BackupSucceeded(error.reason()), ConditionStatus::False, &message);
+    draft.status
+}
+
+/// Retention chose these recorded backups. Written before the first of them is removed.
+pub fn superseded(previous: &EtcdBackupStatus, desired: &Desired, keys: &[String], now: Timestamp) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    for record in draft.status.records.iter_mut().filter(|record| keys.contains(&record.key)) {
+        record.superseded = true;
+    }
+    draft.set(
+        BackupCondition::Reconciling(Reconciling::RemovingOldBackups),
+        ConditionStatus::True,
+        "backups above `maxBackups` are being removed",
+    );
+    draft.status
+}
+
+/// Retention is through: these are gone from the store, and this could not be done.
+pub fn retained(
+    previous: &EtcdBackupStatus,
+    desired: &Desired,
+    gone: &[String],
+    failures: &[String],
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    draft.status.records.retain(|record| !gone.contains(&record.key));
+    let left = failures.first().map(|first| format!("{} old backups could not be removed: {first}", failures.len()));
+    let (reason, message) = match &left {
+        Some(message) => (Reconciling::RemovingOldBackups, message.as_str()),
+        None if draft.status.attempts > 0 => (Reconciling::RetryScheduled, draft.status.reason.as_str()),
+        None => (Reconciling::AsWanted, ""),
+    };
+    let (under_way, message) = (reason != Reconciling::AsWanted, message.to_owned());
+    draft.set(BackupCondition::Reconciling(reason), under_way.into(), &message);
+    draft.status
+}
+
+/// The one-shot backup has been taken. `overwritten` when the store holds another object in its place.
+pub fn done(previous: &EtcdBackupStatus, desired: &Desired, overwritten: bool, now: Timestamp) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    draft.status.next_run_time = None;
+    let mut message = "";
+    if overwritten {
+        message = "the backup was taken; another one has overwritten its path since";
+        let own = |record: &&mut BackupRecord| record.key == desired.location.key;
+        draft.status.records.iter_mut().filter(own).for_each(|record| record.superseded = true);
+    }
+    draft.summary(BackupPhase::Succeeded, (Ready::Succeeded, true), Reconciling::AsWanted, message);
+    if draft.status.records.is_empty() {
+        // Taken by the archived operator, which kept no records; its word is all there is.
+        let message = "taken by the archived operator";
+        draft.set(BackupCondition::BackupSucceeded(Succeeded::Confirmed), ConditionStatus::True, message);
+    }
+    draft.status
+}

@@ -1,0 +1,435 @@
+//! Whole passes over an EtcdBackup, against a store and an API server that fail in the ways that real ones do.
+
+pub(crate) mod world;
+
+use super::*;
+use crate::api::BackupRecord;
+use crate::api::conditions::find;
+use crate::backup::snapshot::tests::bolt;
+use object_store::ObjectStoreExt;
+use world::{Fault, Member, Op, World, now};
+
+const ONCE: &str = "{etcdEndpoints: ['http://a:2379'], storageType: S3, s3: {path: bucket/dir/key}}";
+const PERIODIC: &str = "{etcdEndpoints: ['http://a:2379'], storageType: S3, s3: {path: bucket/dir/key}, \
+                        backupPolicy: {backupIntervalInSecond: 125, maxBackups: 2}}";
+
+/// A snapshot of some keys; the last change gives its revision.
+pub(crate) fn snapshot(revision: i64) -> Vec<u8> {
+    let entry = |n: i64| bolt::Entry {
+        key: format!("key-{n}").into_bytes(),
+        value: vec![b'v'; 100],
+        create_revision: n,
+        mod_revision: n,
+        version: 1,
+    };
+    bolt::write(revision, (2..=revision).map(entry))
+}
+
+fn manifest(spec: &str) -> String {
+    format!(
+        "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, \
+         metadata: {{name: b, namespace: ns, uid: u1, generation: 1}}, spec: {spec}}}"
+    )
+}
+
+struct Bench {
+    world: World,
+    key: ObjectKey,
+    context: BackupContext,
+}
+
+impl Bench {
+    fn new(spec: &str) -> Self {
+        let world = World::new();
+        world.members.serve("http://a:2379", 1, 40, &snapshot(42));
+        let key = world.kubernetes.insert(Kind::EtcdBackup, &manifest(spec));
+        Self { world, key, context: BackupContext::default() }
+    }
+
+    /// The same with parts so small that the snapshot takes several.
+    fn multipart(spec: &str) -> Self {
+        Self { context: BackupContext { part_bytes: 6000, ..BackupContext::default() }, ..Self::new(spec) }
+    }
+
+    fn pass(&self) -> Result<Next, BackupError> {
+        let backup = self.world.kubernetes.read::<EtcdBackup>(&self.key);
+        now(reconcile(&self.world.ports(), &self.key, backup, &self.context))
+    }
+
+    fn status(&self) -> EtcdBackupStatus {
+        self.world.kubernetes.read::<EtcdBackup>(&self.key).status.clone().unwrap_or_default()
+    }
+
+    fn why(&self) -> String {
+        find(&self.status().conditions, "BackupSucceeded").expect("always there").reason.clone()
+    }
+
+    fn records(&self) -> Vec<BackupRecord> {
+        self.status().records
+    }
+
+    /// Every recorded backup is what its record says.
+    fn check_records(&self) {
+        for record in self.records().iter().filter(|record| !record.superseded) {
+            let mut integrity = verify::Integrity::default();
+            integrity.update(&self.world.object(&record.key));
+            let checked = integrity.finish().expect("a whole snapshot");
+            assert_eq!((checked.size as i64, checked.sha256), (record.size, record.sha256.clone()));
+            let (revision, _) = bolt::read(&self.world.object(&record.key)).expect("a whole snapshot");
+            assert_eq!(revision, record.revision);
+        }
+    }
+}
+
+#[test]
+fn a_one_shot_backup_is_exactly_its_path_and_runs_once() {
+    let bench = Bench::new(ONCE);
+    assert_eq!(bench.pass(), Ok(Next::after(LOOK_BACK)));
+    assert_eq!(bench.world.keys(), ["dir/key", "dir/key.manifest.json"]);
+    let status = bench.status();
+    assert!(status.succeeded && status.reason.is_empty());
+    assert_eq!((status.etcd_version.as_str(), status.etcd_revision), ("3.5.26", 42), "the snapshot's own revision");
+    assert_eq!(status.phase, Some(BackupPhase::Succeeded));
+    bench.check_records();
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    for _ in 0..3 {
+        bench.world.pass_time(4000);
+        assert_eq!(bench.pass(), Ok(Next::after(LOOK_BACK)));
+    }
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "nothing new, nothing written");
+    assert_eq!(bench.records().len(), 1);
+}
+
+#[test]
+fn periodic_backups_keep_their_slots_their_names_and_the_newest_two() {
+    let bench = Bench::new(PERIODIC);
+    assert_eq!(bench.pass(), Ok(Next::after(SignedDuration::from_secs(125))));
+    assert_eq!(
+        bench.world.keys(),
+        ["dir/key_v40_2026-11-30-02:03:04", "dir/key_v40_2026-11-30-02:03:04.manifest.json"]
+    );
+    bench.world.pass_time(60);
+    assert_eq!(bench.pass(), Ok(Next::after(SignedDuration::from_secs(65))), "not before its slot");
+    for revision in [99, 100, 101] {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.world.pass_time(1000);
+        bench.pass().unwrap();
+    }
+    let keys: Vec<_> = bench.world.keys().into_iter().filter(|key| !key.ends_with(".json")).collect();
+    assert_eq!(keys, ["dir/key_v100_2026-11-30-02:37:24", "dir/key_v101_2026-11-30-02:54:04"]);
+    assert_eq!(bench.records().iter().map(|record| record.revision).collect::<Vec<_>>(), [100, 101]);
+    assert_eq!(bench.world.keys().len(), 4, "manifests go with their backups");
+    bench.check_records();
+}
+
+#[test]
+fn an_answer_that_got_lost_is_resolved_by_looking() {
+    for bench in [Bench::new(ONCE), Bench::new(PERIODIC), Bench::multipart(ONCE), Bench::multipart(PERIODIC)] {
+        bench.world.store.fail(Op::Put, Fault::After, 1);
+        bench.world.store.fail(Op::Complete, Fault::After, 1);
+        bench.pass().unwrap();
+        assert!(bench.status().succeeded, "{}", bench.status().reason);
+        assert_eq!(bench.records().len(), 1);
+        bench.check_records();
+    }
+}
+
+#[test]
+fn what_is_not_in_the_store_has_not_succeeded_and_is_tried_again() {
+    for (bench, op) in [(Bench::new(ONCE), Op::Put), (Bench::multipart(PERIODIC), Op::Complete)] {
+        for fault in [Fault::Before, Fault::Hang] {
+            bench.world.store.fail(op, fault, 1);
+            bench.pass().unwrap();
+            assert!(!bench.status().succeeded && bench.records().is_empty());
+            assert_eq!(bench.status().phase, Some(BackupPhase::Failed));
+            assert!(bench.world.keys().is_empty());
+            bench.world.pass_time(100);
+        }
+        assert_eq!(bench.status().attempts, 2);
+        bench.pass().unwrap();
+        assert!(bench.status().succeeded && bench.status().attempts == 0, "{}", bench.status().reason);
+        bench.check_records();
+    }
+}
+
+#[test]
+fn an_upload_of_parts_that_fails_is_called_off() {
+    let bench = Bench::multipart(PERIODIC);
+    bench.world.store.fail(Op::Part, Fault::Before, 1);
+    bench.pass().unwrap();
+    assert_eq!((bench.why().as_str(), *bench.world.store.aborted.lock().unwrap()), ("StoreFailed", 1));
+    bench.world.pass_time(100);
+    bench.world.members.change("http://a:2379", |member| member.snapshot.truncate(2));
+    bench.pass().unwrap();
+    assert_eq!((bench.why().as_str(), *bench.world.store.aborted.lock().unwrap()), ("SnapshotCorrupt", 2));
+    assert!(bench.world.keys().is_empty(), "nothing becomes visible before the snapshot's own hash was right");
+}
+
+#[test]
+fn parts_are_as_large_as_they_may_be_and_no_larger() {
+    let bench = Bench::multipart(ONCE);
+    bench.pass().unwrap();
+    assert_eq!(*bench.world.store.largest.lock().unwrap(), 6000);
+    bench.check_records();
+}
+
+#[test]
+fn a_store_that_holds_other_bytes_is_found_out_and_a_bit_flipped_on_the_way_is_forgiven() {
+    let bench = Bench::new(PERIODIC);
+    bench.world.store.fail(Op::Get, Fault::Flip, 1);
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded);
+    bench.world.pass_time(200);
+    bench.world.store.fail(Op::Get, Fault::Flip, 3);
+    bench.pass().unwrap();
+    assert!(!bench.status().succeeded);
+    assert_eq!(bench.why(), "NotConfirmed");
+    assert_eq!(bench.records().len(), 1, "the earlier one is still good");
+    assert_eq!(bench.world.keys().len(), 2, "what was not confirmed is taken away");
+    bench.check_records();
+}
+
+#[test]
+fn a_bit_flipped_in_any_one_read_never_becomes_a_revision() {
+    for read in 0..40 {
+        let bench = Bench::new(ONCE);
+        bench.world.store.fail(Op::Get, Fault::Nothing, read);
+        bench.world.store.fail(Op::Get, Fault::Flip, 1);
+        bench.pass().unwrap();
+        bench.check_records();
+        bench.world.pass_time(100);
+        bench.pass().unwrap();
+        assert_eq!(bench.records().len(), 1, "read {read}: {}", bench.status().reason);
+    }
+}
+
+#[test]
+fn a_periodic_backup_never_overwrites() {
+    for bench in [Bench::new(PERIODIC), Bench::multipart(PERIODIC)] {
+        for fault in [None, Some(Fault::Unsupported)] {
+            bench.world.put("dir/key_v40_2026-11-30-02:03:04", b"another's".to_vec());
+            if let Some(fault) = fault {
+                bench.world.store.fail(Op::Put, fault, 1);
+            }
+            bench.pass().unwrap();
+            assert_eq!(bench.world.object("dir/key_v40_2026-11-30-02:03:04"), &b"another's"[..]);
+            assert!(bench.records().is_empty());
+            bench.world.store.faults.lock().unwrap().clear();
+            bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| json["status"] = serde_json::json!({}));
+            bench.world.turn_back();
+        }
+    }
+}
+
+#[test]
+fn a_store_without_preconditions_is_written_all_the_same() {
+    let bench = Bench::new(PERIODIC);
+    bench.world.store.fail(Op::Put, Fault::Unsupported, 1);
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded, "{}", bench.status().reason);
+    bench.check_records();
+}
+
+#[test]
+fn failing_endpoints_are_reported_and_not_fatal() {
+    let spec = ONCE.replace("['http://a:2379']", "['http://a:2379', 'b:2379', 'http://c:2379']");
+    let bench = Bench::new(&spec);
+    bench.world.members.serve("http://c:2379", 3, 41, &snapshot(43));
+    bench.world.members.change("http://c:2379", |member| {
+        member.snapshot.truncate(1);
+        member.snapshot.push(Err(crate::ports::EtcdError::Unavailable { message: "reset".to_owned() }));
+    });
+    bench.pass().unwrap();
+    let status = bench.status();
+    assert!(status.succeeded, "{}", status.reason);
+    let failed: Vec<_> =
+        status.failed_endpoints.iter().map(|one| (one.endpoint.as_str(), one.message.as_str())).collect();
+    assert_eq!(
+        failed,
+        [
+            ("b:2379", "not available: connection refused"),
+            ("http://c:2379", "the snapshot stream broke off: not available: reset"),
+        ]
+    );
+    assert_eq!(bench.records()[0].member_id, "1");
+}
+
+#[test]
+fn a_stream_that_stands_still_is_given_up_after_the_time_of_the_spec() {
+    let bench = Bench::new(&ONCE.replace("storageType", "backupPolicy: {timeoutInSecond: 7}, storageType"));
+    bench.world.members.change("http://a:2379", |member: &mut Member| {
+        member.snapshot.truncate(1);
+        member.hangs = true;
+    });
+    bench.pass().unwrap();
+    assert_eq!(bench.why(), "TimedOut");
+    let expected = "nothing moved for 7s (`backupPolicy.timeoutInSecond`) after 5000 bytes of the snapshot";
+    assert_eq!(bench.status().reason, expected);
+}
+
+#[test]
+fn a_missing_secret_is_waited_for_and_named() {
+    let bench = Bench::new(&ONCE.replace("dir/key}", "dir/key, awsSecret: aws}, clientTLSSecret: tls"));
+    assert_eq!(bench.pass(), Ok(Next::after(LOOK_AGAIN)));
+    assert_eq!(
+        bench.status().reason,
+        "waiting for Secret `aws` (`spec.s3.awsSecret`), which does not exist; \
+         waiting for Secret `tls` (`spec.clientTLSSecret`), which does not exist"
+    );
+    let secret = |name: &str, data: &str| {
+        format!("{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: ns}}, data: {data}}}")
+    };
+    bench.world.kubernetes.insert(Kind::Secret, &secret("aws", "{credentials: Cg==}"));
+    bench.world.kubernetes.insert(Kind::Secret, &secret("tls", "{etcd-client.crt: Cg==}"));
+    bench.pass().unwrap();
+    assert_eq!(
+        bench.status().reason,
+        "waiting for Secret `tls` to hold key `etcd-client-ca.crt`, key `etcd-client.key`"
+    );
+    let whole = "{etcd-client.crt: Cg==, etcd-client.key: Cg==, etcd-client-ca.crt: Cg==}";
+    bench.world.kubernetes.insert(Kind::Secret, &secret("tls", whole));
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded && bench.status().reason.is_empty());
+}
+
+#[test]
+fn a_stale_view_begins_nothing() {
+    let bench = Bench::new(PERIODIC);
+    let stale = bench.world.kubernetes.read::<EtcdBackup>(&bench.key);
+    bench.pass().unwrap();
+    bench.world.pass_time(1);
+    let keys = bench.world.keys();
+    let again = now(reconcile(&bench.world.ports(), &bench.key, stale, &bench.context));
+    assert!(matches!(again, Err(BackupError::Write { source: KubernetesError::Conflict { .. }, .. })));
+    assert_eq!(bench.world.keys(), keys);
+}
+
+#[test]
+fn the_result_of_a_run_survives_edits_and_lost_answers() {
+    let bench = Bench::new(PERIODIC);
+    // The last element is answered first: the run's beginning is written, then its result in three attempts.
+    bench.world.kubernetes.lose.lock().unwrap().push(KubernetesError::Ambiguous { message: String::new() });
+    let first = bench.pass();
+    assert!(matches!(first, Err(BackupError::Write { source: KubernetesError::Ambiguous { .. }, .. })));
+    assert_eq!(bench.status().phase, Some(BackupPhase::Running), "it was written, and the pass could not know");
+    assert!(bench.world.keys().is_empty());
+    bench.world.pass_time(5);
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded, "an interrupted run is taken again");
+    assert_eq!(bench.records().len(), 1);
+}
+
+#[test]
+fn retention_marks_before_it_removes_and_tries_again_what_failed() {
+    let bench = Bench::new(PERIODIC);
+    for revision in [50, 51] {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.pass().unwrap();
+        bench.world.pass_time(200);
+    }
+    bench.world.store.fail(Op::Delete, Fault::Before, 1);
+    bench.world.members.serve("http://a:2379", 1, 52, &snapshot(52));
+    assert_eq!(bench.pass(), Ok(Next::after(REMOVE_AGAIN_AFTER)));
+    let marks: Vec<_> = bench.records().iter().map(|record| (record.revision, record.superseded)).collect();
+    assert_eq!(marks, [(50, true), (51, false), (52, false)]);
+    assert!(bench.status().succeeded, "the backup itself is good");
+    let reconciling = find(&bench.status().conditions, "Reconciling").unwrap().clone();
+    assert!(reconciling.message.starts_with("1 old backups could not be removed: removing"), "{}", reconciling.message);
+    bench.world.pass_time(60);
+    bench.pass().unwrap();
+    assert_eq!(bench.records().len(), 2);
+    assert_eq!(bench.world.keys().len(), 4);
+    bench.check_records();
+}
+
+#[test]
+fn retention_touches_nothing_that_it_did_not_write() {
+    let bench = Bench::new(PERIODIC);
+    let foreign = manifest::Manifest {
+        format_version: 1,
+        key: "dir/key_v1_2020-01-01-00:00:02".to_owned(),
+        revision: 1,
+        size: 1,
+        sha256: String::new(),
+        etcd_version: String::new(),
+        cluster_id: "ff".to_owned(),
+        member_id: String::new(),
+        time: Timestamp::UNIX_EPOCH,
+        backup: manifest::Owner { namespace: "ns".to_owned(), name: "b".to_owned(), uid: "elsewhere".to_owned() },
+    };
+    let strangers =
+        ["dir/key", "dir/key2_v1_2020-01-01-00:00:00", "dir/key_v1_notes", "dir/key_v1_2020-01-01-00:00:02"];
+    for key in strangers {
+        bench.world.put(key, b"x".to_vec());
+    }
+    bench.world.put("dir/key_v1_2020-01-01-00:00:02.manifest.json", foreign.to_json());
+    bench.world.put("dir/key_v1_2020-01-01-00:00:01", b"of the archived operator".to_vec());
+    for revision in [50, 51, 52, 53] {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.pass().unwrap();
+        bench.world.pass_time(200);
+    }
+    let keys = bench.world.keys();
+    for key in strangers {
+        assert!(keys.iter().any(|present| present == key), "{key}");
+    }
+    assert!(!keys.iter().any(|key| key == "dir/key_v1_2020-01-01-00:00:01"), "its successor counts for it");
+    assert_eq!(bench.records().iter().map(|record| record.revision).collect::<Vec<_>>(), [52, 53]);
+}
+
+#[test]
+fn a_list_that_lags_behind_or_a_backup_that_vanished_costs_no_good_one() {
+    let bench = Bench::new(PERIODIC);
+    for revision in [50, 51] {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.pass().unwrap();
+        bench.world.pass_time(200);
+    }
+    // Somebody's lifecycle rule removes the newer one, and the list does not tell anything.
+    let newer = bench.records()[1].key.clone();
+    now(bench.world.store.inner.delete(&newer.as_str().into())).unwrap();
+    bench.world.store.fail(Op::List, Fault::Truncate, 1);
+    bench.world.members.serve("http://a:2379", 1, 52, &snapshot(52));
+    bench.pass().unwrap();
+    assert_eq!(bench.records().iter().map(|record| record.revision).collect::<Vec<_>>(), [50, 52]);
+    bench.check_records();
+}
+
+#[test]
+fn the_archived_operators_finalizer_goes_and_its_finished_backup_stays_finished() {
+    let bench = Bench::new(ONCE);
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        json["metadata"]["finalizers"] = serde_json::json!(["backup-operator-periodic", "mine"]);
+        json["status"] = serde_json::json!({"succeeded": true, "etcdRevision": 7, "etcdVersion": "3.2.13"});
+    });
+    bench.pass().unwrap();
+    let backup = bench.world.kubernetes.read::<EtcdBackup>(&bench.key);
+    assert_eq!(backup.metadata.finalizers, Some(vec!["mine".to_owned()]));
+    assert!(bench.world.keys().is_empty() && bench.status().succeeded);
+    bench.pass().unwrap();
+    assert!(bench.world.keys().is_empty(), "not even when its status is ours");
+}
+
+#[test]
+fn a_fresh_lock_of_the_archived_operator_stops_everything() {
+    let mut bench = Bench::new(ONCE);
+    bench.context.legacy_alive = Some("etcd-backup-operator".to_owned());
+    assert_eq!(bench.pass(), Ok(Next::after(LOOK_AGAIN)));
+    assert!(bench.world.keys().is_empty());
+    assert_eq!(find(&bench.status().conditions, "Stalled").unwrap().reason, "LegacyOperatorAlive");
+}
+
+#[test]
+fn an_overwritten_one_shot_backup_says_so() {
+    let bench = Bench::new(ONCE);
+    bench.pass().unwrap();
+    let mut other: manifest::Manifest = serde_json::from_slice(&bench.world.object("dir/key.manifest.json")).unwrap();
+    other.sha256 = "another".to_owned();
+    bench.world.put("dir/key.manifest.json", other.to_json());
+    bench.world.pass_time(4000);
+    bench.pass().unwrap();
+    assert!(bench.records()[0].superseded && bench.status().succeeded);
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    bench.pass().unwrap();
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes);
+}

@@ -1,0 +1,158 @@
+//! One pass over an EtcdCluster: observe, validate, plan, status, apply. Generic over ports; what every lane runs.
+//!
+//! A pass looks twice before it acts: first at the cache, which costs nothing and may be old. Only if that look finds
+//! something to do are the objects read anew, through a quorum, and planned again; steps are taken from the second plan
+//! alone. A converged fleet thus neither writes nor reads anything but etcd's own status.
+
+use jiff::SignedDuration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::api::{EtcdCluster, EtcdClusterStatus};
+use crate::apply::{Applier, ApplyError, event};
+use crate::cache::Cache;
+use crate::model::{Desired, Observed};
+use crate::observe::{self, View};
+use crate::plan::{Plan, Unsafe, plan};
+use crate::ports::{EtcdTls, FailureReason, KubernetesError, ObjectKey, Ports, Typed};
+use crate::status;
+use crate::validate::{Settings, validate};
+
+/// What all passes of a process share.
+#[derive(Clone)]
+pub struct Context {
+    /// The ports, behind the fence.
+    pub ports: Ports,
+    /// What the watches told.
+    pub cache: Arc<Mutex<Cache>>,
+    /// Settings of the process.
+    pub settings: Settings,
+    /// Bytes of each part of an upload.
+    pub part_bytes: usize,
+    /// Whether a lock of the archived operator is fresh.
+    pub legacy_alive: Option<String>,
+}
+
+/// Why a pass did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReconcileError {
+    /// The objects could not be read.
+    #[error("could not read the objects of the EtcdCluster")]
+    Read(#[source] KubernetesError),
+    /// The status could not be written, so nothing was done.
+    #[error("could not write the status")]
+    Status(#[source] KubernetesError),
+    /// The status holds something that this version does not understand; nothing is done to the cluster.
+    #[error("the status cannot be understood: {message}")]
+    Record {
+        /// What.
+        message: String,
+    },
+    /// A step was not carried out.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl ReconcileError {
+    /// The closed set that metrics count by.
+    pub const fn reason(&self) -> FailureReason {
+        match self {
+            Self::Read(_) => FailureReason::KubernetesRead,
+            Self::Record { .. } => FailureReason::Spec,
+            Self::Apply(ApplyError::Fenced { .. }) => FailureReason::Conflict,
+            Self::Apply(ApplyError::Etcd { source: crate::ports::EtcdError::LeaseLost, .. }) => {
+                FailureReason::LeaseLost
+            }
+            Self::Apply(ApplyError::Etcd { .. }) => FailureReason::Etcd,
+            Self::Status(source) | Self::Apply(ApplyError::Kubernetes { source, .. }) => write_failure(source),
+        }
+    }
+}
+
+/// What a write that was not taken counts as.
+pub const fn write_failure(error: &KubernetesError) -> FailureReason {
+    match error {
+        KubernetesError::Conflict { .. } | KubernetesError::AlreadyExists { .. } => FailureReason::Conflict,
+        KubernetesError::LeaseLost => FailureReason::LeaseLost,
+        _ => FailureReason::KubernetesWrite,
+    }
+}
+
+/// What one look made of the cluster.
+struct Look {
+    view: View,
+    previous: EtcdClusterStatus,
+    desired: Result<Desired, Vec<Unsafe>>,
+    observed: Observed,
+    tls: Option<EtcdTls>,
+    plan: Plan,
+}
+
+/// One pass. The answer is when to look again; none when the EtcdCluster is gone.
+///
+/// # Errors
+/// See [`ReconcileError`]: whatever was not done is found again by the next pass.
+pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<SignedDuration>, ReconcileError> {
+    let cached = View::cached(&context.cache.lock().unwrap_or_else(PoisonError::into_inner), key);
+    let Some(view) = cached else { return Ok(None) };
+    let glance = look(context, view).await?;
+    if glance.plan.steps.is_empty() && glance.plan.record == glance.observed.record {
+        write_status(context, &glance).await?;
+        return Ok(Some(glance.plan.poll_after()));
+    }
+    let read = View::read(context.ports.kubernetes.as_ref(), key).await.map_err(ReconcileError::Read)?;
+    let Some(view) = read else { return Ok(None) };
+    let look = look(context, view).await?;
+    write_status(context, &look).await?;
+    if let Ok(desired) = &look.desired {
+        apply(context, desired, &look).await?;
+    }
+    Ok(Some(look.plan.poll_after()))
+}
+
+async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
+    let previous = view.cluster.status.clone().unwrap_or_default();
+    let record = status::record_of(&previous).map_err(|message| ReconcileError::Record { message })?;
+    let desired = validate(&view.cluster, view.restore.as_deref(), &context.settings);
+    let entropy = context.ports.random.bits();
+    let legacy = context.legacy_alive.clone();
+    Ok(match desired {
+        Ok(desired) => {
+            let (observed, tls) = observe::observe(&context.ports, &view, &desired, record, entropy, legacy).await;
+            let plan = plan(&desired, &observed, context.ports.clock.now());
+            Look { view, previous, desired: Ok(desired), observed, tls, plan }
+        }
+        Err(refused) => {
+            let observed = observe::observe_objects(&view, record, entropy, legacy);
+            let plan = Plan::refusing(observed.record.clone(), refused.clone());
+            Look { view, previous, desired: Err(refused), observed, tls: None, plan }
+        }
+    })
+}
+
+/// Writes what was found and what must be remembered, before anything is done.
+async fn write_status(context: &Context, look: &Look) -> Result<(), ReconcileError> {
+    let now = context.ports.clock.now();
+    let status = status::status(&look.previous, &look.desired, &look.observed, &look.plan, now);
+    if look.view.cluster.status.as_ref() == Some(&status) || look.view.cluster.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let cluster = EtcdCluster { status: Some(status), ..look.view.cluster.as_ref().clone() };
+    let written = context.ports.kubernetes.replace_status(&cluster.into_object()).await;
+    written.map(drop).map_err(ReconcileError::Status)
+}
+
+async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), ReconcileError> {
+    let applier = Applier { ports: &context.ports, desired, tls: look.tls.as_ref() };
+    for step in &look.plan.steps {
+        tracing::info!(cluster = %desired.identity.name, namespace = %desired.identity.namespace, step = %event::describe(step));
+        applier.apply(step).await?;
+        let event = event::event(step, desired, context.ports.clock.now(), context.ports.random.bits());
+        if let Some(event) = event {
+            // An event that cannot be written is no reason to stop: it tells, it does not decide.
+            if let Err(error) = context.ports.kubernetes.create(&event.into_object()).await {
+                tracing::debug!(%error, "event not written");
+            }
+        }
+    }
+    Ok(())
+}

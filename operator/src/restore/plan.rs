@@ -1,0 +1,133 @@
+//! What to do about an EtcdRestore now. Pure; its own status and the EtcdCluster's are the only memory.
+//!
+//! This pipeline only reads the snapshot and says whether it is good. The EtcdCluster's plan carries the restore out and
+//! records how far it is; here that record is followed. So whatever is wrong with the snapshot, the cluster is untouched.
+
+use jiff::SignedDuration;
+use std::fmt;
+
+use super::observe::Observed;
+use super::validate::Desired;
+use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreRunPhase};
+use crate::backup::observe::Missing;
+use crate::ports::KubernetesError;
+
+/// How often something that somebody else has to bring is looked for, beside the watches.
+pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+/// How often progress is looked for while the EtcdCluster is being restored.
+pub const FOLLOW: SignedDuration = SignedDuration::from_secs(2);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// It has ended, well or not.
+    Done,
+    /// It is being deleted.
+    Deleting,
+    /// Nothing can be done yet.
+    Wait(Waiting),
+    /// Read and check the snapshot.
+    Verify,
+    /// The snapshot is good: this is how far the EtcdCluster is.
+    Follow(Progress),
+    /// The EtcdCluster serves the data of the snapshot.
+    Succeed,
+}
+
+/// How far the EtcdCluster is with a verified snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// It has not begun.
+    NotBegun,
+    /// It is busy with another EtcdRestore.
+    Other,
+    /// It is in this phase.
+    Phase(RestorePhase),
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The EtcdCluster.
+    Cluster {
+        /// Its name.
+        name: String,
+    },
+    /// The EtcdCluster could not be read.
+    Unreadable {
+        /// Why.
+        why: KubernetesError,
+    },
+    /// The Secret.
+    Secret(Missing),
+    /// The archived operator may still act.
+    LegacyOperator {
+        /// Which lock is fresh.
+        lock: String,
+    },
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster { name } => {
+                write!(f, "waiting for EtcdCluster `{name}` (`spec.etcdCluster.name`), which does not exist")
+            }
+            Self::Unreadable { why } => write!(f, "the EtcdCluster cannot be read: {why}"),
+            Self::Secret(missing) => missing.fmt(f),
+            Self::LegacyOperator { lock } => {
+                write!(f, "the archived operator still holds `{lock}`; scale it to 0 before this one may act")
+            }
+        }
+    }
+}
+
+/// Whether a restore has ended: for good, as a new one is a new EtcdRestore. The archived operator's word counts too.
+pub fn has_ended(status: &EtcdRestoreStatus) -> bool {
+    let ended = matches!(status.phase, Some(RestoreRunPhase::Succeeded | RestoreRunPhase::Failed));
+    ended || (status.succeeded && status.observed_generation.is_none())
+}
+
+/// Whether the status speaks of the same snapshot as the spec.
+fn is_verified(desired: &Desired, status: &EtcdRestoreStatus) -> bool {
+    let location = &desired.location;
+    status.snapshot.as_ref().is_some_and(|it| it.bucket == location.bucket.bucket && it.key == location.key)
+}
+
+fn progress(desired: &Desired, cluster: &EtcdClusterStatus) -> Option<Progress> {
+    if let Some(restore) = &cluster.restore {
+        return Some(if restore.uid == desired.uid { Progress::Phase(restore.phase) } else { Progress::Other });
+    }
+    let restored_from = cluster.lineage.as_ref().and_then(|lineage| lineage.restored_from.as_ref());
+    (restored_from != Some(&desired.uid)).then_some(Progress::NotBegun)
+}
+
+/// Decides. `legacy` names a lock of the archived restore operator that is fresh.
+pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, legacy: Option<&str>) -> Plan {
+    if desired.deleting {
+        return Plan::Deleting;
+    }
+    let ended = has_ended(status) && (status.succeeded || status.observed_generation == desired.generation);
+    if ended {
+        return Plan::Done;
+    }
+    if let Some(lock) = legacy {
+        return Plan::Wait(Waiting::LegacyOperator { lock: lock.to_owned() });
+    }
+    let cluster = match &observed.cluster {
+        Ok(Some(cluster)) => cluster.status.clone().unwrap_or_default(),
+        Ok(None) => return Plan::Wait(Waiting::Cluster { name: desired.key.name.clone() }),
+        Err(why) => return Plan::Wait(Waiting::Unreadable { why: why.clone() }),
+    };
+    // What the EtcdCluster has begun or ended by this EtcdRestore's uid counts, whatever became of our own status.
+    match progress(desired, &cluster) {
+        None => return Plan::Succeed,
+        Some(progress @ Progress::Phase(_)) => return Plan::Follow(progress),
+        Some(progress) if is_verified(desired, status) => return Plan::Follow(progress),
+        Some(_) => {}
+    }
+    match &observed.credentials {
+        Ok(_) => Plan::Verify,
+        Err(missing) => Plan::Wait(Waiting::Secret(missing.clone())),
+    }
+}

@@ -1,0 +1,173 @@
+//! Whole passes over an EtcdRestore: what is said of each kind of object in the store, and how progress is followed.
+
+use super::*;
+use crate::api::conditions::find;
+use crate::api::{EtcdCluster, RestoreRunPhase};
+use crate::backup::tests::snapshot;
+use crate::backup::tests::world::{Fault, Op, World, now};
+use crate::ports::Kind;
+use serde_json::json;
+
+struct Bench {
+    world: World,
+    key: ObjectKey,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let world = World::new();
+        world.kubernetes.insert(
+            Kind::EtcdCluster,
+            "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdCluster, \
+             metadata: {name: c, namespace: ns, uid: c1}, spec: {size: 3}}",
+        );
+        let key = world.kubernetes.insert(
+            Kind::EtcdRestore,
+            "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdRestore, \
+             metadata: {name: c, namespace: ns, uid: r1, generation: 1}, \
+             spec: {etcdCluster: {name: c}, backupStorageType: S3, s3: {path: bucket/dir/key, awsSecret: aws}}}",
+        );
+        world.kubernetes.insert(
+            Kind::Secret,
+            "{apiVersion: v1, kind: Secret, metadata: {name: aws, namespace: ns}, data: {credentials: Cg==}}",
+        );
+        Self { world, key }
+    }
+
+    fn pass(&self) -> Next {
+        let restore = self.world.kubernetes.read::<EtcdRestore>(&self.key);
+        let context = BackupContext::default();
+        now(reconcile(&self.world.ports(), &self.key, restore, &context)).expect("status can be written")
+    }
+
+    fn status(&self) -> EtcdRestoreStatus {
+        self.world.kubernetes.read::<EtcdRestore>(&self.key).status.clone().unwrap_or_default()
+    }
+
+    fn why(&self) -> String {
+        find(&self.status().conditions, "RestoreSucceeded").expect("always there").reason.clone()
+    }
+
+    fn cluster_says(&self, status: serde_json::Value) {
+        self.world.kubernetes.edit(Kind::EtcdCluster, &self.key, |json| json["status"] = status);
+    }
+
+    fn untouched(&self) {
+        assert_eq!(self.world.kubernetes.read::<EtcdCluster>(&self.key).status, None);
+    }
+}
+
+fn lineage(restored_from: Option<&str>) -> serde_json::Value {
+    json!({"attempt": 1, "token": "t", "formed": true, "seeds": ["c-a"], "restoredFrom": restored_from})
+}
+
+#[test]
+fn a_good_snapshot_is_recorded_and_the_cluster_is_followed_to_the_end() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    assert_eq!(bench.pass(), Next::after(FOLLOW));
+    let verified = bench.status();
+    assert_eq!(verified.phase, Some(RestoreRunPhase::Verified));
+    let recorded = verified.snapshot.unwrap();
+    assert_eq!((recorded.revision, recorded.size), (42, snapshot(42).len() as i64));
+    assert_eq!((recorded.bucket.as_str(), recorded.key.as_str()), ("bucket", "dir/key"));
+    assert!(!verified.succeeded);
+    bench.untouched();
+
+    let under_way = |phase: &str| {
+        json!({"lineage": lineage(None), "restore":
+            {"name": "c", "uid": "r1", "phase": phase, "lineage": lineage(Some("r1"))}})
+    };
+    for phase in ["Starting", "Confirmed", "Switched"] {
+        bench.cluster_says(under_way(phase));
+        assert_eq!(bench.pass(), Next::after(FOLLOW));
+        assert_eq!(bench.status().phase, Some(RestoreRunPhase::Restoring), "{phase}");
+        assert!(!bench.status().succeeded);
+    }
+    bench.cluster_says(json!({"lineage": lineage(Some("r1"))}));
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    let status = bench.status();
+    assert!(status.succeeded && status.reason.is_empty());
+    assert_eq!(status.phase, Some(RestoreRunPhase::Succeeded));
+
+    // Never twice: not even when the EtcdCluster is another one by now.
+    bench.cluster_says(json!({}));
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes);
+}
+
+#[test]
+fn an_object_that_is_no_snapshot_fails_the_restore_and_nothing_else() {
+    let whole = snapshot(42);
+    let mut corrupt = whole.clone();
+    corrupt[9000] ^= 1;
+    let mut foreign = vec![7; 4096];
+    foreign.extend(<sha2::Sha256 as sha2::Digest>::digest(&foreign));
+    let cases = [
+        (None, "SnapshotMissing", "`dir/key` is not in the store"),
+        (Some(whole[..whole.len() - 4096].to_vec()), "SnapshotCorrupt", "own sha256 does not match"),
+        (Some(whole[..whole.len() - 100].to_vec()), "SnapshotTruncated", "truncated"),
+        (Some(corrupt), "SnapshotCorrupt", "own sha256 does not match"),
+        (Some(foreign), "SnapshotForeign", "not an etcd snapshot"),
+        (Some(b"hello".to_vec()), "SnapshotTruncated", "truncated"),
+    ];
+    for (object, reason, words) in cases {
+        let bench = Bench::new();
+        if let Some(object) = object {
+            bench.world.put("dir/key", object);
+        }
+        assert_eq!(bench.pass(), Next::ON_CHANGE);
+        let status = bench.status();
+        assert_eq!((bench.why().as_str(), status.phase), (reason, Some(RestoreRunPhase::Failed)));
+        assert!(status.reason.contains(words), "{}", status.reason);
+        assert!(status.reason.ends_with("the EtcdCluster was not touched"), "{}", status.reason);
+        assert!(status.snapshot.is_none() && !status.succeeded);
+        bench.untouched();
+    }
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_tried_again() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    for fault in [Fault::Before, Fault::Hang, Fault::Truncate] {
+        bench.world.store.fail(Op::Get, fault, 3);
+        assert_eq!(bench.pass(), Next::after(LOOK_AGAIN), "{fault:?}");
+        assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verifying));
+        assert!(bench.status().reason.contains("it is tried again"));
+    }
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+}
+
+#[test]
+fn what_is_missing_is_waited_for_and_named() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    let secret = ObjectKey::new("ns", "aws");
+    bench.world.kubernetes.remove(Kind::Secret, &secret);
+    assert_eq!(bench.pass(), Next::after(LOOK_AGAIN));
+    assert_eq!(bench.status().reason, "waiting for Secret `aws` (`spec.s3.awsSecret`), which does not exist");
+    bench.world.kubernetes.remove(Kind::EtcdCluster, &bench.key);
+    bench.pass();
+    assert_eq!(bench.status().reason, "waiting for EtcdCluster `c` (`spec.etcdCluster.name`), which does not exist");
+    assert_eq!(bench.why(), "ClusterMissing");
+}
+
+#[test]
+fn another_key_in_the_spec_is_another_look() {
+    let bench = Bench::new();
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Failed));
+    bench.world.put("dir/other", snapshot(7));
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+        json["spec"]["s3"]["path"] = json!("bucket/dir/other");
+        json["metadata"]["generation"] = json!(2);
+    });
+    bench.pass();
+    let status = bench.status();
+    assert_eq!(status.phase, Some(RestoreRunPhase::Verified));
+    assert_eq!(status.snapshot.map(|snapshot| snapshot.revision), Some(7));
+    assert_eq!(status.completed_time, None);
+}
