@@ -16,6 +16,9 @@ pub mod status;
 
 pub mod agent;
 
+pub mod backup;
+pub mod restore;
+
 pub mod apply;
 pub mod backup;
 pub mod restore;
