@@ -16,9 +16,6 @@ pub mod status;
 
 pub mod agent;
 
-pub mod backup;
-pub mod restore;
-
 pub mod apply;
 pub mod backup;
 pub mod restore;
