@@ -130,7 +130,7 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             Some(pod) if pod.deleting => pass.wait(Waiting::ObjectGone { kind: "Pod", name: seed.clone() }),
             Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
             Some(pod) if !pod.running => {
-                pass.wait(Waiting::PodStart { pod: seed.clone(), why: pod.why_not_running.clone().unwrap_or_default() })
+                pass.wait(Waiting::PodStart { pod: seed.clone(), why: pod.why_not_running.clone().unwrap_or_default() });
             }
             Some(_) => {}
             None => {
