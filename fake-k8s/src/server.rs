@@ -43,8 +43,8 @@ use names::Names;
 use resource::Registry;
 use store::Store;
 
-/// A whole API server with its data.
-#[derive(Debug)]
+/// A whole API server with its data. A clone is cheap: objects are shared until they are changed.
+#[derive(Debug, Clone)]
 pub struct Server {
     registry: Registry,
     store: Store,

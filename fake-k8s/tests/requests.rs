@@ -229,3 +229,76 @@ fn a_list_is_read_in_pages_of_one_version() {
     assert_eq!(second["items"][0]["metadata"]["name"], "n", "the pages show one moment");
     assert!(second["metadata"].get("continue").is_none());
 }
+
+#[test]
+fn an_eviction_that_breaks_a_budget_is_refused() {
+    let mut server = Server::new(1);
+    let mut labelled = pod("i:1");
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    server.handle(NOW, &Request::create(pods(), "default", labelled)).unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    server.handle(NOW, &Request::merge_patch(pods(), "default", "p", ready).on_subresource("status")).unwrap();
+    let budgets = ResourceName::new("policy", "v1", "poddisruptionbudgets");
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    server.handle(NOW, &Request::create(budgets.clone(), "default", budget)).unwrap();
+    let evict = Request::create(pods(), "default", json!({})).named("p").on_subresource("eviction");
+    assert_eq!(server.handle(NOW, &evict).unwrap_err().code, 429);
+    server.handle(NOW, &Request::delete(budgets, "default", "b")).unwrap();
+    server.handle(NOW, &evict).unwrap();
+    assert!(server.peek(&pods(), "default", "p").is_none());
+}
+
+#[test]
+fn of_a_bound_claim_only_the_size_may_grow_and_only_where_its_class_can() {
+    let mut server = Server::new(1);
+    let classes = ResourceName::new("storage.k8s.io", "v1", "storageclasses");
+    let claims = ResourceName::core("persistentvolumeclaims");
+    for (name, grows) in [("fixed", false), ("elastic", true)] {
+        let class = json!({"metadata": {"name": name}, "provisioner": "x", "allowVolumeExpansion": grows});
+        server.handle(NOW, &Request::create(classes.clone(), "", class)).unwrap();
+        let claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": name, "resources": {"requests": {"storage": "1Gi"}}}});
+        server.handle(NOW, &Request::create(claims.clone(), "default", claim)).unwrap();
+        let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+        server
+            .handle(NOW, &Request::merge_patch(claims.clone(), "default", name, bound).on_subresource("status"))
+            .unwrap();
+    }
+    let size = |name: &str, s: &str| {
+        let body = json!({"spec": {"resources": {"requests": {"storage": s}}}});
+        Request::merge_patch(claims.clone(), "default", name, body)
+    };
+    server.handle(NOW, &size("elastic", "2Gi")).unwrap();
+    assert_eq!(server.handle(NOW, &size("fixed", "2Gi")).unwrap_err().code, 403);
+    assert!(server.handle(NOW, &size("elastic", "512Mi")).unwrap_err().message.contains("less than status.capacity"));
+    let modes = json!({"spec": {"accessModes": ["ReadWriteMany"]}});
+    let status = server.handle(NOW, &Request::merge_patch(claims.clone(), "default", "elastic", modes)).unwrap_err();
+    assert!(status.message.contains("spec is immutable after creation except"), "{status}");
+}
+
+#[test]
+fn plain_data_of_a_secret_is_encoded_and_an_immutable_one_stays() {
+    let mut server = Server::new(1);
+    let secrets = ResourceName::core("secrets");
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}, "immutable": true});
+    let made = server.handle(NOW, &Request::create(secrets.clone(), "default", secret)).unwrap();
+    assert_eq!((&made["data"], &made["type"]), (&json!({"a": "Yg=="}), &json!("Opaque")));
+    let change = json!({"stringData": {"a": "c"}});
+    let status = server.handle(NOW, &Request::merge_patch(secrets, "default", "s", change)).unwrap_err();
+    assert!(status.message.contains("data: Forbidden: field is immutable when `immutable` is set"), "{status}");
+}
+
+#[test]
+fn a_dry_run_answers_and_changes_nothing() {
+    let (mut server, _) = server_with_map();
+    let before = server.resource_version();
+    for mut request in [
+        Request::create(maps(), "default", map("n")),
+        Request::merge_patch(maps(), "default", "m", json!({"data": {"a": "9"}})),
+        Request::delete(maps(), "default", "m"),
+    ] {
+        request.options.dry_run = true;
+        server.handle(NOW, &request).unwrap();
+    }
+    assert_eq!(server.resource_version(), before);
+}

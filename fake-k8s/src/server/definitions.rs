@@ -1,6 +1,4 @@
 //! CustomResourceDefinitions: from the object to resources that are served, and the end of both.
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -81,7 +79,7 @@ pub(super) fn validate(definition: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(path, "schemas are required"));
         } else {
             let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
-            Schema::compile(&version["schema"]["openAPIV3Schema"], &path, &mut errors);
+            Schema::shared(&version["schema"]["openAPIV3Schema"], &path, &mut errors);
         }
     }
     errors
@@ -132,7 +130,7 @@ fn info(spec: &Value, version: &Value) -> ResourceInfo {
         unconditional_update: false,
         create_on_update: false,
         storage: StorageKey { group, plural },
-        schema: Some(Arc::new(Schema::compile(source, "", &mut Vec::new()))),
+        schema: Some(Schema::shared(source, "", &mut Vec::new())),
         schema_source: source.clone(),
     }
 }

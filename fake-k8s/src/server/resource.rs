@@ -108,7 +108,7 @@ impl ResourceInfo {
 }
 
 /// All resources, by group, version and plural.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     groups: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<ResourceInfo>>>>,
 }

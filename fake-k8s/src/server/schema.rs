@@ -1,6 +1,6 @@
 //! Structural schemas of custom resources: compiled once, then used to prune, default, validate and run CEL rules.
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::Regex;
 use serde_json::Value;
@@ -86,11 +86,27 @@ pub(crate) struct Schema {
 
 impl Schema {
     /// Compiles a schema; what is wrong with it is reported under `path`.
-    pub fn compile(source: &Value, path: &str, errors: &mut Vec<FieldError>) -> Self {
+    fn compile(source: &Value, path: &str, errors: &mut Vec<FieldError>) -> Self {
         let schema = Self::node(source, path, true, errors);
         if schema.kind != "object" {
             let detail = "must be object at the root";
             errors.push(FieldError::invalid(format!("{path}.type"), schema.kind.as_str(), detail));
+        }
+        schema
+    }
+
+    /// The compiled schema of this source. Compiling is slow and says the same each time, so what was compiled without
+    /// a mistake is kept for the whole process: a simulator makes thousands of servers with the same definitions.
+    pub fn shared(source: &Value, path: &str, errors: &mut Vec<FieldError>) -> Arc<Self> {
+        static KNOWN: Mutex<BTreeMap<String, Arc<Schema>>> = Mutex::new(BTreeMap::new());
+        let key = source.to_string();
+        if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return known.clone();
+        }
+        let before = errors.len();
+        let schema = Arc::new(Self::compile(source, path, errors));
+        if errors.len() == before {
+            KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, schema.clone());
         }
         schema
     }

@@ -31,7 +31,7 @@ impl Commit {
 }
 
 /// Commits are numbered without gaps, so a version finds its place in the history by subtraction.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<Arc<StorageKey>, Collection>,
     history: VecDeque<Commit>,

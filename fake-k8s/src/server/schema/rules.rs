@@ -27,6 +27,8 @@ pub(crate) struct Rule {
     field_path: String,
     /// Compares with the past: not run on what is new.
     pub transition: bool,
+    /// Looks at nothing but the name, which never changes: once it held, it holds.
+    pub name_only: bool,
 }
 
 impl Rule {
@@ -44,7 +46,9 @@ impl Rule {
             None => None,
         };
         let transition = program.references().has_variable("oldSelf");
+        let name_only = source.matches("self").count() == source.matches("self.metadata").count();
         Ok(Self {
+            name_only,
             program,
             message: text("message"),
             message_expression,
@@ -78,7 +82,11 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
     if unchanged && !schema.has_transitions {
         return;
     }
-    let due = |r: &Rule| if r.transition { old.is_some() } else { !unchanged };
+    let due = |r: &Rule| match (r.transition, old) {
+        (true, old) => old.is_some(),
+        (false, Some(_)) => !(unchanged || root && r.name_only),
+        (false, None) => true,
+    };
     if schema.rules.iter().any(|r| due(r)) {
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.add_variable_from_value("self", convert(schema, new, root));
