@@ -2,7 +2,8 @@
 //!
 //! A scenario is a list of steps, carried out one after the other. Objects live in namespace `default` unless a manifest
 //! says otherwise. Two buckets named `backups` and `other` exist in the lane's object store, and Secret
-//! `store-credentials` opens them; a lane replaces the placeholders `${STORE_ENDPOINT}` and `${AGENT_IMAGE}` in manifests.
+//! `store-credentials` opens them; a lane replaces the placeholders `${STORE_ENDPOINT}`, `${AGENT_IMAGE}` and
+//! `${NEWEST:<bucket>/<prefix>}` in manifests (see [`fill`]).
 //! A step that cannot come true within its bound fails the scenario and says what was seen last.
 
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,11 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Step {
+    /// A headline for those who watch: what the following steps are about. Does nothing.
+    Phase(String),
+    /// Shows what a user would look at here, to those who watch: `kubectl get etcd` and the like, or
+    /// `objects <bucket>/<prefix>`. Never fails.
+    Show(String),
     /// Creates or updates the objects of a manifest (several documents may be separated by `---`), as `kubectl apply` does.
     Apply(String),
     /// Applying this manifest must be refused, with a message that contains each of these texts.
@@ -236,6 +242,34 @@ pub enum ObjectContent {
     },
 }
 
+/// A manifest with its placeholders replaced. `newest` answers with `<bucket>/<key>` of the object under a
+/// `<bucket>/<prefix>` that was written last, manifests aside.
+///
+/// # Errors
+/// When a placeholder is not known or not closed, or there is no newest object.
+pub fn fill(
+    manifest: &str,
+    store_endpoint: &str,
+    agent_image: &str,
+    mut newest: impl FnMut(&str) -> Result<String, String>,
+) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = manifest;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, after) = after.split_once('}').ok_or("a placeholder is not closed")?;
+        filled.push_str(before);
+        match (name, name.strip_prefix("NEWEST:")) {
+            ("STORE_ENDPOINT", _) => filled.push_str(store_endpoint),
+            ("AGENT_IMAGE", _) => filled.push_str(agent_image),
+            (_, Some(prefix)) => filled.push_str(&newest(prefix)?),
+            _ => return Err(format!("`${{{name}}}` is no placeholder of manifests")),
+        }
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
 /// A bound such as `500ms`, `90s`, `5m`.
 ///
 /// # Errors
@@ -255,6 +289,16 @@ pub fn parse_bound(text: &str) -> Result<jiff::SignedDuration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn placeholders_are_replaced_and_unknown_ones_named() {
+        let newest = |prefix: &str| Ok(format!("{prefix}_v7"));
+        let filled = fill("a ${STORE_ENDPOINT} b ${NEWEST:backups/x} ${AGENT_IMAGE}", "http://s", "i:1", newest);
+        assert_eq!(filled.as_deref(), Ok("a http://s b backups/x_v7 i:1"));
+        assert_eq!(fill("$x {y}", "", "", newest).as_deref(), Ok("$x {y}"));
+        assert!(fill("${STORE}", "", "", newest).unwrap_err().contains("`${STORE}` is no placeholder"));
+        assert!(fill("${STORE", "", "", newest).unwrap_err().contains("not closed"));
+    }
 
     #[test]
     fn bounds_name_what_is_allowed() {
