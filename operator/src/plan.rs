@@ -21,6 +21,9 @@ pub mod step;
 mod storage;
 mod version;
 
+#[cfg(test)]
+mod tests;
+
 use jiff::{SignedDuration, Timestamp};
 use std::ops::ControlFlow;
 

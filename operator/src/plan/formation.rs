@@ -164,13 +164,17 @@ pub(super) fn answering(etcd: &EtcdObserved, seeds: &[String]) -> usize {
 }
 
 /// Deletes whole lineages: their pods, and each volume once its pod is gone. How many objects are left.
+/// Never anything of the lineage that serves, whatever the caller thinks.
 pub(super) fn drop_lineages(
     pass: &mut Pass<'_>,
     is_dropped: impl Fn(&str) -> bool,
     pods: PodDeletion,
     volumes: VolumeDeletion,
 ) -> usize {
-    let dropped = |ours: bool, lineage: &Option<String>| ours && lineage.as_deref().is_some_and(&is_dropped);
+    let serving = pass.record.lineage.as_ref().filter(|lineage| lineage.formed).map(|lineage| lineage.token.clone());
+    let dropped = |ours: bool, lineage: &Option<String>| {
+        ours && *lineage != serving && lineage.as_deref().is_some_and(&is_dropped)
+    };
     let mut left = 0;
     for pod in pass.observed.pods.values().filter(|pod| dropped(pod.ours, &pod.lineage)) {
         left += 1;

@@ -51,9 +51,11 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
         pass.wait(Waiting::ObjectGone { kind: "PersistentVolumeClaim", name: member.name.clone() });
         return;
     }
-    // A member that never started joins with the list as it is now: only a list that a quorum confirmed will do.
-    // (One that has data ignores the list, and one without data and without a list is lost or unknown.)
-    if !member.has_started() && !members.confirmed {
+    // A member that never started joins with the list as it is now: one that a quorum confirmed, or, where it is this
+    // member that the quorum waits for (one voter became two, below etcd 3.4), one that everybody with data holds.
+    // (A member that has data ignores the list.)
+    let all_answer = members.all.iter().filter(|other| other.has_started()).all(|other| other.status.is_some());
+    if !member.has_started() && !members.confirmed && !all_answer {
         return;
     }
     let initial_cluster = members.all.iter().map(|other| {

@@ -14,7 +14,9 @@ use crate::model::{EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWa
 
 /// Carries a restore on from wherever it is.
 pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let wanted = pass.desired.restore.clone();
+    // A restore that already is the cluster is done, whoever still asks for it: its tokens are those that serve.
+    let done = pass.record.lineage.as_ref().and_then(|lineage| lineage.restored_from.clone());
+    let wanted = pass.desired.restore.clone().filter(|wanted| done.as_ref() != Some(&wanted.uid));
     let Some(record) = pass.record.restore.clone() else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
         let lineage = formation::lineage(&pass.desired, &wanted.uid, 1, Some(wanted.uid.clone()));

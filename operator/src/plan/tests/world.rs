@@ -1,0 +1,699 @@
+//! A tiny model of Kubernetes and etcd, just enough to run the plan pass after pass: pods start when their volume is
+//! there, the agent's guard is applied, etcd has a member list, votes, learners and a leader.
+//!
+//! It checks the safety rules at every step, from its own knowledge of who is alive.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::agent::{Command, EtcdFlags, InitialState, guard};
+use crate::api::cluster::{EtcdClusterStatus, PodPolicy};
+use crate::api::labels;
+use crate::build;
+use crate::model::quorum::quorum;
+use crate::model::{
+    BucketLocation, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
+    ObjectLocation, Observation, Observed, PodObserved, RaftTerm, Record, RestoreWanted, Revision, ServiceObserved,
+    Storage, StorageKind, Tls, VolumeObserved,
+};
+use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, plan};
+use crate::status;
+
+/// What a pod's command lines say.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) flags: EtcdFlags,
+    pub(crate) expect_data: bool,
+    pub(crate) restored: bool,
+    pub(crate) claim: bool,
+}
+
+impl Start {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref().expect("pods have a spec");
+        let command = spec.containers[0].command.as_ref().expect("etcd is started by the agent");
+        let Ok(Command::Run(run)) = Command::parse(&command[1..]) else { panic!("not a run command: {command:?}") };
+        let inits = spec.init_containers.iter().flatten().filter_map(|init| init.command.as_ref());
+        let restored = inits.into_iter().any(|init| matches!(Command::parse(&init[1..]), Ok(Command::Restore(_))));
+        let volumes = spec.volumes.iter().flatten();
+        Self {
+            flags: EtcdFlags::parse(&run.etcd).expect("flags of etcd"),
+            expect_data: run.expect_data,
+            restored,
+            claim: volumes.into_iter().any(|volume| volume.persistent_volume_claim.is_some()),
+        }
+    }
+}
+
+/// A data directory: whose it is.
+type Data = Option<(String, MemberId)>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct GhostPod {
+    pub(crate) seen: PodObserved,
+    start: Start,
+    /// Used without a claim.
+    data: Data,
+    /// The agent's marker in the pod.
+    marked: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct GhostVolume {
+    pub(crate) seen: VolumeObserved,
+    data: Data,
+}
+
+/// One lineage's etcd.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GhostEtcd {
+    pub(crate) id: u64,
+    pub(crate) members: Vec<EtcdMember>,
+    pub(crate) leader: Option<MemberId>,
+    pub(crate) index: u64,
+    pub(crate) revision: i64,
+    pub(crate) corrupt: BTreeSet<MemberId>,
+}
+
+/// Everything.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) desired: Desired,
+    pub(crate) record: Record,
+    pub(crate) status: EtcdClusterStatus,
+    pub(crate) pods: BTreeMap<String, GhostPod>,
+    pub(crate) volumes: BTreeMap<String, GhostVolume>,
+    pub(crate) services: BTreeMap<String, ServiceObserved>,
+    pub(crate) etcd: BTreeMap<String, GhostEtcd>,
+    /// Members whose process neither answers nor hears anybody.
+    pub(crate) cut: BTreeSet<String>,
+    /// Members whose pod cannot be placed.
+    pub(crate) unplaceable: BTreeSet<String>,
+    /// No new pod can be placed.
+    pub(crate) no_room: bool,
+    /// Versions whose image cannot be pulled.
+    pub(crate) missing_images: BTreeSet<String>,
+    /// Learners do not catch up.
+    pub(crate) learners_lag: bool,
+    /// The operator reaches no member.
+    pub(crate) operator_cut: bool,
+    pub(crate) legacy_alive: Option<String>,
+    pub(crate) secrets_missing: BTreeMap<String, String>,
+    pub(crate) now: Timestamp,
+    serial: u64,
+    pub(crate) transcript: String,
+    passes: usize,
+    said: Vec<String>,
+}
+
+pub(crate) fn desired(size: usize, volumes: bool, version: &str) -> Desired {
+    Desired {
+        identity: ClusterIdentity { namespace: "ns".into(), name: "c".into(), uid: "u".into() },
+        generation: 1,
+        size,
+        paused: false,
+        deleting: false,
+        repository: "etcd".into(),
+        version: version.parse().expect("a version"),
+        pod: PodPolicy::default(),
+        storage: if volumes { Storage::Volume(Box::default()) } else { Storage::EmptyDir },
+        tls: Tls::default(),
+        cluster_domain: String::new(),
+        agent_image: "operator:1".into(),
+        replace_after: SignedDuration::from_mins(5),
+        restore: None,
+        warnings: Vec::new(),
+    }
+}
+
+pub(crate) fn restore(uid: &str, revision: i64) -> RestoreWanted {
+    let bucket = BucketLocation {
+        storage: StorageKind::S3,
+        bucket: "b".into(),
+        endpoint: None,
+        force_path_style: false,
+        secret: None,
+    };
+    RestoreWanted {
+        name: "c".into(),
+        uid: uid.into(),
+        source: ObjectLocation { bucket, key: "k".into() },
+        size: 1,
+        sha256: "0".repeat(64),
+        revision: Revision(revision),
+    }
+}
+
+impl World {
+    pub(crate) fn new(size: usize, volumes: bool, version: &str) -> Self {
+        Self {
+            desired: desired(size, volumes, version),
+            record: Record::default(),
+            status: EtcdClusterStatus::default(),
+            pods: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            services: BTreeMap::new(),
+            etcd: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            unplaceable: BTreeSet::new(),
+            no_room: false,
+            missing_images: BTreeSet::new(),
+            learners_lag: false,
+            operator_cut: false,
+            legacy_alive: None,
+            secrets_missing: BTreeMap::new(),
+            now: "2026-01-01T00:00:00Z".parse().expect("a time"),
+            serial: 0,
+            transcript: String::new(),
+            passes: 0,
+            said: Vec::new(),
+        }
+    }
+
+    /// A cluster that has been formed and is as wanted.
+    pub(crate) fn formed(size: usize, volumes: bool, version: &str) -> Self {
+        let mut world = Self::new(size, volumes, version);
+        world.run();
+        world.transcript.clear();
+        world.passes = 0;
+        world
+    }
+
+    pub(crate) fn token(&self) -> String {
+        self.record.lineage.as_ref().expect("there is a lineage").token.clone()
+    }
+
+    pub(crate) fn serving(&self) -> &GhostEtcd {
+        &self.etcd[&self.token()]
+    }
+
+    /// Names of the members that serve, in the order of their names.
+    pub(crate) fn members(&self) -> Vec<String> {
+        let mut names: Vec<_> =
+            self.serving().members.iter().map(|member| super::super::members::name_of(member)).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn leader(&self) -> String {
+        let etcd = self.serving();
+        let leader = etcd.members.iter().find(|member| Some(member.id) == etcd.leader).expect("there is a leader");
+        leader.name.clone()
+    }
+
+    pub(crate) fn follower(&self) -> String {
+        let leader = self.leader();
+        self.members().into_iter().find(|name| *name != leader).expect("there is a follower")
+    }
+
+    pub(crate) fn observe(&self) -> Observed {
+        let etcd = match &self.record.lineage {
+            Some(lineage) => self.observe_etcd(&lineage.token),
+            None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
+        };
+        Observed {
+            entropy: self.serial,
+            record: self.record.clone(),
+            pods: self.pods.iter().map(|(name, pod)| (name.clone(), pod.seen.clone())).collect(),
+            volumes: self.volumes.iter().map(|(name, volume)| (name.clone(), volume.seen.clone())).collect(),
+            peer_service: self.services.get("c").cloned(),
+            client_service: self.services.get("c-client").cloned(),
+            secrets_missing: self.secrets_missing.clone(),
+            etcd,
+            etcd_restoring: self.record.restore.as_ref().map(|restore| self.observe_etcd(&restore.lineage.token)),
+            legacy_alive: self.legacy_alive.clone(),
+        }
+    }
+
+    fn alive(&self, token: &str, name: &str) -> Option<MemberId> {
+        let pod = self.pods.get(name)?;
+        let (lineage, id) = self.data_of(pod).clone()?;
+        (pod.seen.running && !self.cut.contains(name) && lineage == token).then_some(id)
+    }
+
+    fn data_of<'a>(&'a self, pod: &'a GhostPod) -> &'a Data {
+        static NONE: Data = None;
+        if pod.start.claim { self.volumes.get(&pod.seen.name).map_or(&NONE, |volume| &volume.data) } else { &pod.data }
+    }
+
+    fn observe_etcd(&self, token: &str) -> EtcdObserved {
+        let nobody = EtcdObserved::nobody_to_ask("no member answers");
+        let at = self.now;
+        let known = |value| Observation::Known { value, at };
+        let pods = self.pods.values().filter(|pod| pod.seen.lineage.as_deref() == Some(token) && pod.seen.ip.is_some());
+        let Some(etcd) = self.etcd.get(token) else { return nobody };
+        let mut statuses = BTreeMap::new();
+        for pod in pods {
+            let name = &pod.seen.name;
+            let answer = self.alive(token, name).filter(|_| !self.operator_cut);
+            let status = answer.map_or_else(
+                || Observation::Unknown { why: "no answer".into() },
+                |id| {
+                    let learner = etcd.members.iter().any(|member| member.id == id && member.learner);
+                    let lag = if learner && self.learners_lag { etcd.index } else { 0 };
+                    known(MemberStatus {
+                        cluster_id: ClusterId(etcd.id),
+                        member_id: id,
+                        version: pod.seen.image.rsplit_once(":v").expect("image with a tag").1.to_owned(),
+                        leader: etcd.leader,
+                        term: RaftTerm(1),
+                        raft_index: etcd.index - lag,
+                        raft_applied_index: etcd.index - lag,
+                        revision: Revision(etcd.revision),
+                        db_size: 1,
+                        learner,
+                        errors: Vec::new(),
+                    })
+                },
+            );
+            statuses.insert(name.clone(), status);
+        }
+        if !statuses.values().any(|status| status.known().is_some()) {
+            return EtcdObserved { statuses, ..nobody };
+        }
+        let membership = Membership { cluster_id: ClusterId(etcd.id), members: etcd.members.clone() };
+        let at = self.now;
+        let membership_local = Observation::Known { value: membership.clone(), at };
+        let lost = || "no member follows a leader".to_owned();
+        if etcd.leader.is_none() {
+            return EtcdObserved {
+                statuses,
+                membership_local,
+                membership: Observation::Unknown { why: lost() },
+                quorum_read: Observation::Unknown { why: lost() },
+                alarms: Vec::new(),
+            };
+        }
+        EtcdObserved {
+            statuses,
+            membership_local,
+            membership: Observation::Known { value: membership, at },
+            quorum_read: Observation::Known { value: Revision(etcd.revision), at },
+            alarms: etcd.corrupt.iter().map(|id| (*id, "CORRUPT".to_owned())).collect(),
+        }
+    }
+
+    /// One pass: plan, remember, apply `most` steps, let the world go on. The plan.
+    pub(crate) fn pass_of(&mut self, most: usize) -> Plan {
+        self.passes += 1;
+        self.now = self.now.checked_add(SignedDuration::from_secs(2)).expect("in range");
+        let observed = self.observe();
+        let planned = plan(&self.desired, &observed, self.now);
+        assert_eq!(planned, plan(&self.desired, &observed, self.now), "a plan is a function of its arguments");
+        self.check_whole(&planned);
+        let status = status::status(&self.status, &Ok(self.desired.clone()), &observed, &planned, self.now);
+        self.record = status::record_of(&status).expect("what we write we can read");
+        assert_eq!(self.record, planned.record, "status remembers the record");
+        self.status = status;
+        self.note(&planned);
+        for step in planned.steps.iter().take(most) {
+            self.check_step(step);
+            self.apply(step);
+        }
+        self.go_on();
+        planned
+    }
+
+    fn note(&mut self, planned: &Plan) {
+        let mut words: Vec<_> = planned.steps.iter().map(super::describe).collect();
+        words.extend(planned.waiting.iter().map(|waiting| format!("[{waiting}]")));
+        words.extend(planned.refused.iter().map(|refused| format!("[! {refused}]")));
+        if words.is_empty() || words == self.said {
+            return;
+        }
+        writeln!(self.transcript, "{:2} {}", self.passes, words.join("\n   ")).expect("memory");
+        self.said = words;
+    }
+
+    /// A line of the test's own in the transcript.
+    pub(crate) fn say(&mut self, what: &str) {
+        writeln!(self.transcript, "-- {what}").expect("memory");
+    }
+
+    /// Runs until a pass has nothing to do, waits for nothing and refuses nothing.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..400 {
+            let planned = self.pass_of(usize::MAX);
+            if planned.steps.is_empty() && planned.waiting.is_empty() && planned.refused.is_empty() {
+                return;
+            }
+        }
+        panic!("not converged:\n{}", self.readable());
+    }
+
+    pub(crate) fn run_passes(&mut self, passes: usize) {
+        for _ in 0..passes {
+            self.pass_of(usize::MAX);
+        }
+    }
+
+    /// The transcript with members named in the order of their first appearance.
+    pub(crate) fn readable(&self) -> String {
+        let mut text = self.transcript.clone();
+        let mut seen = BTreeMap::new();
+        for (at, _) in self.transcript.match_indices("c-") {
+            let name = &self.transcript[at..(at + 12).min(self.transcript.len())];
+            if crate::api::names::is_member_name("c", name) && !seen.contains_key(name) {
+                seen.insert(name.to_owned(), format!("m{}", seen.len() + 1));
+            }
+        }
+        for (name, short) in seen {
+            text = text.replace(&name, &short);
+        }
+        text
+    }
+
+    fn check_whole(&self, planned: &Plan) {
+        let whole = |step: &Step| {
+            matches!(
+                step,
+                Step::DeletePod {
+                    why: PodDeletion::FormationAbandoned | PodDeletion::Superseded | PodDeletion::RestoreCancelled,
+                    ..
+                } | Step::DeleteVolume {
+                    why: VolumeDeletion::FormationAbandoned
+                        | VolumeDeletion::Superseded
+                        | VolumeDeletion::RestoreCancelled,
+                    ..
+                }
+            )
+        };
+        let disruptive = planned.steps.iter().filter(|step| step.is_disruptive() && !whole(step)).count();
+        assert!(disruptive <= 1, "at most one disruptive step a pass: {:?}", planned.steps);
+        let silent = planned.steps.is_empty() && planned.waiting.is_empty() && planned.refused.is_empty();
+        let formed = planned.record.lineage.as_ref().is_some_and(|lineage| lineage.formed);
+        assert!(!silent || formed, "a pass that does nothing says why");
+    }
+
+    /// The safety rules, judged from what is really alive.
+    fn check_step(&self, step: &Step) {
+        let Some(lineage) = self.record.lineage.as_ref().filter(|lineage| lineage.formed) else { return };
+        let etcd = &self.etcd[&lineage.token];
+        let voters: Vec<_> = etcd.members.iter().filter(|member| !member.learner).collect();
+        let is_alive = |id: MemberId| self.pods.keys().any(|name| self.alive(&lineage.token, name) == Some(id));
+        let alive = voters.iter().filter(|member| is_alive(member.id)).count();
+        let id_of = |name: &str| etcd.members.iter().find(|m| super::super::members::name_of(m) == *name).map(|m| m.id);
+        match step {
+            Step::RemoveMember { id, .. } => {
+                assert!(etcd.leader != Some(*id) || !is_alive(*id), "rule: the leader is never removed");
+                let voter = voters.iter().any(|member| member.id == *id);
+                let left = alive - usize::from(voter && is_alive(*id));
+                let of = voters.len() - usize::from(voter);
+                assert!(left >= quorum(of), "rule S1: {left} of {of} alive after {}", super::describe(step));
+            }
+            Step::PatchImage { name, .. } | Step::DeletePod { name, why: PodDeletion::Outdated, .. } => {
+                let Some(id) = id_of(name) else { return };
+                let voter = voters.iter().any(|member| member.id == id);
+                if voter && is_alive(id) && voters.len() > 2 {
+                    assert!(alive > quorum(voters.len()), "rule S1: {}", super::describe(step));
+                }
+            }
+            Step::DeletePod { name, why: PodDeletion::MemberRemoved | PodDeletion::Terminal, .. } => {
+                assert!(id_of(name).is_none_or(|id| !is_alive(id)), "rule: {} serves", name);
+            }
+            Step::DeleteVolume { name, why: VolumeDeletion::MemberRemoved, .. } => {
+                assert!(id_of(name).is_none(), "rule S5: {name} is still a member");
+            }
+            Step::AddMember { .. } => {
+                assert!(etcd.members.len() <= self.desired.size, "rule S2: voters + learners <= wanted + 1");
+                assert!(etcd.members.iter().all(|m| !m.learner && m.has_started()), "rule S2: one change at a time");
+            }
+            Step::CreatePod(pod) => {
+                let start = Start::of(pod);
+                let restoring = self.record.restore.as_ref().map(|restore| restore.lineage.token.clone());
+                assert!(
+                    start.flags.initial_state == InitialState::Existing
+                        || restoring.as_ref() == Some(&start.flags.token),
+                    "rule S3: once formed, nothing starts with state=new"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::CreateService(service) | Step::ReplaceService(service) => self.put_service(service),
+            Step::CreateVolume(volume) => {
+                let name = volume.metadata.name.clone().expect("named");
+                let lineage = volume.metadata.labels.as_ref().and_then(|l| l.get(labels::LABEL_LINEAGE)).cloned();
+                let uid = format!("v{}", self.serial());
+                let seen =
+                    VolumeObserved { name: name.clone(), uid, lineage, ours: true, deleting: false, lost: false };
+                assert!(self.volumes.insert(name, GhostVolume { seen, data: None }).is_none(), "volume made twice");
+            }
+            Step::CreatePod(pod) => self.create_pod(pod),
+            Step::DeletePod { name, uid, .. } => {
+                if self.pods.get(name).is_some_and(|pod| pod.seen.uid == *uid) {
+                    self.pods.remove(name);
+                }
+            }
+            Step::DeleteVolume { name, uid, .. } => {
+                if self.volumes.get(name).is_some_and(|volume| volume.seen.uid == *uid) {
+                    self.volumes.remove(name);
+                }
+            }
+            Step::PatchImage { name, image, .. } => {
+                let pod = self.pods.get_mut(name).expect("patched pods exist");
+                pod.seen.image.clone_from(image);
+                pod.seen.running = false;
+            }
+            Step::LabelVoter { name, .. } => {
+                self.pods.get_mut(name).expect("labelled pods exist").seen.labelled_voter = true;
+            }
+            Step::AddMember { peer_url, learner, fence, .. } => {
+                let id = MemberId(self.serial());
+                let etcd = self.fenced(fence);
+                etcd.members.push(EtcdMember {
+                    id,
+                    name: String::new(),
+                    peer_urls: vec![peer_url.clone()],
+                    client_urls: Vec::new(),
+                    learner: *learner,
+                });
+                etcd.members.sort_by_key(|member| member.id);
+            }
+            Step::PromoteMember { id, fence, .. } => {
+                let etcd = self.fenced(fence);
+                etcd.members.iter_mut().find(|member| member.id == *id).expect("a member").learner = false;
+            }
+            Step::RemoveMember { id, fence, .. } => {
+                let etcd = self.fenced(fence);
+                etcd.members.retain(|member| member.id != *id);
+            }
+            Step::MoveLeader { to, .. } => {
+                let token = self.token();
+                self.etcd.get_mut(&token).expect("there").leader = Some(*to);
+            }
+        }
+    }
+
+    fn fenced(&mut self, fence: &[(MemberId, bool)]) -> &mut GhostEtcd {
+        let token = self.token();
+        let etcd = self.etcd.get_mut(&token).expect("membership calls go to a cluster");
+        let now: Vec<_> = etcd.members.iter().map(|member| (member.id, member.learner)).collect();
+        assert_eq!(fence, now, "planned against the list as it is");
+        assert!(etcd.leader.is_some(), "membership calls need a quorum");
+        etcd
+    }
+
+    fn put_service(&mut self, service: &Service) {
+        let name = service.metadata.name.clone().expect("named");
+        let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
+        let resource_version = self.serial().to_string();
+        let seen = ServiceObserved {
+            name: name.clone(),
+            uid: format!("s-{name}"),
+            resource_version,
+            ours: true,
+            selector,
+            as_built: true,
+        };
+        self.services.insert(name, seen);
+    }
+
+    fn create_pod(&mut self, pod: &Pod) {
+        let name = pod.metadata.name.clone().expect("named");
+        let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+        let uid = format!("p{}", self.serial());
+        let seen = PodObserved {
+            name: name.clone(),
+            uid,
+            resource_version: "1".into(),
+            lineage: label(labels::LABEL_LINEAGE),
+            labelled_voter: label(labels::LABEL_ROLE).as_deref() == Some("voter"),
+            ours: true,
+            deleting: false,
+            terminal: false,
+            created_at: self.now,
+            node: None,
+            ip: None,
+            ready: false,
+            running: false,
+            restarts: 0,
+            image: pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).expect("an image"),
+            template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
+            data_lost: false,
+            why_not_running: None,
+        };
+        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false };
+        assert!(self.pods.insert(name, pod).is_none(), "pod made twice");
+    }
+
+    /// Kubelets start what can start, etcd elects.
+    pub(crate) fn go_on(&mut self) {
+        let names: Vec<_> = self.pods.keys().cloned().collect();
+        for name in &names {
+            self.start_pod(name);
+        }
+        for (token, etcd) in &self.etcd.clone() {
+            let alive: BTreeSet<_> = names.iter().filter_map(|name| self.alive(token, name)).collect();
+            let voters: Vec<_> = etcd.members.iter().filter(|member| !member.learner).map(|member| member.id).collect();
+            let up: Vec<_> = voters.iter().filter(|id| alive.contains(id)).copied().collect();
+            let etcd = self.etcd.get_mut(token).expect("there");
+            if !voters.is_empty() && up.len() >= quorum(voters.len()) {
+                etcd.leader = etcd.leader.filter(|leader| up.contains(leader)).or(up.first().copied());
+                etcd.index += 10;
+                etcd.revision += 1;
+                for member in &mut etcd.members {
+                    if alive.contains(&member.id) && member.client_urls.is_empty() {
+                        member.client_urls = member.peer_urls.iter().map(|url| url.replace("2380", "2379")).collect();
+                    }
+                }
+            } else {
+                etcd.leader = None;
+            }
+        }
+    }
+
+    fn start_pod(&mut self, name: &str) {
+        let mut pod = self.pods[name].clone();
+        let version = pod.seen.image.rsplit_once(":v").expect("tagged").1.to_owned();
+        pod.seen.why_not_running = None;
+        let volume_there = !pod.start.claim || self.volumes.contains_key(name);
+        if pod.seen.terminal || pod.seen.data_lost {
+            return;
+        }
+        if pod.seen.node.is_none() {
+            if !volume_there || self.no_room || self.unplaceable.contains(name) {
+                pod.seen.why_not_running = Some("unschedulable".into());
+                self.pods.insert(name.to_owned(), pod);
+                return;
+            }
+            pod.seen.node = Some("n".into());
+            pod.seen.ip = Some("10.0.0.1".into());
+        }
+        pod.seen.running = false;
+        pod.seen.ready = false;
+        if self.missing_images.contains(&version) {
+            pod.seen.why_not_running = Some("etcd: ErrImagePull".into());
+        } else if let Err(why) = self.boot(&mut pod) {
+            pod.seen.why_not_running = Some(why);
+        } else {
+            pod.seen.running = true;
+            pod.seen.ready = !self.cut.contains(name);
+        }
+        self.pods.insert(name.to_owned(), pod);
+    }
+
+    /// What the init containers, the agent and etcd do at a start.
+    fn boot(&mut self, pod: &mut GhostPod) -> Result<(), String> {
+        let name = pod.seen.name.clone();
+        let token = pod.start.flags.token.clone();
+        let mut data = self.data_of(pod).clone();
+        if data.is_none() && pod.start.restored {
+            data = Some((token.clone(), self.found(&token, &pod.start.flags, 100)[&name]));
+        }
+        if guard(pod.start.expect_data, pod.marked, data.is_some()).is_err() {
+            pod.seen.data_lost = true;
+            return Err("etcd: the data is lost".into());
+        }
+        pod.marked = true;
+        if data.is_none() {
+            let id = match pod.start.flags.initial_state {
+                InitialState::New => self.found(&token, &pod.start.flags, 1)[&name],
+                InitialState::Existing => {
+                    let etcd = self.etcd.get_mut(&token).ok_or("no such cluster")?;
+                    let urls: BTreeSet<_> = etcd.members.iter().map(|member| member.peer_urls[0].clone()).collect();
+                    let listed = pod.start.flags.initial_cluster.iter().map(|(_, url)| url.clone()).collect();
+                    if urls != listed {
+                        return Err("etcd: member count is unequal".into());
+                    }
+                    let url = build::peer_url(&self.desired, &name);
+                    let member = etcd.members.iter_mut().find(|member| member.peer_urls[0] == url);
+                    let member = member.ok_or("etcd: not in the member list")?;
+                    member.name.clone_from(&name);
+                    member.id
+                }
+            };
+            data = Some((token.clone(), id));
+        }
+        let (_, id) = data.clone().expect("there by now");
+        if pod.start.claim {
+            self.volumes.get_mut(&name).ok_or("the volume is gone")?.data = data;
+        } else {
+            pod.data = data;
+        }
+        let listed = self.etcd.get(&token).is_some_and(|etcd| etcd.members.iter().any(|member| member.id == id));
+        if listed { Ok(()) } else { Err("etcd: the member was removed".into()) }
+    }
+
+    /// A static formation: every seed computes the same list.
+    fn found(&mut self, token: &str, flags: &EtcdFlags, revision: i64) -> BTreeMap<String, MemberId> {
+        if !self.etcd.contains_key(token) {
+            let id = self.serial() + 0xc000;
+            let members = flags.initial_cluster.iter().map(|(name, url)| EtcdMember {
+                id: MemberId(self.serial()),
+                name: name.clone(),
+                peer_urls: vec![url.clone()],
+                client_urls: Vec::new(),
+                learner: false,
+            });
+            let mut members: Vec<_> = members.collect();
+            members.sort_by_key(|member| member.id);
+            let etcd = GhostEtcd { id, members, index: 10, revision, ..GhostEtcd::default() };
+            self.etcd.insert(token.to_owned(), etcd);
+        }
+        let members = &self.etcd[token].members;
+        members.iter().map(|member| (member.name.clone(), member.id)).collect()
+    }
+
+    // Faults.
+
+    pub(crate) fn kill_pod(&mut self, name: &str) {
+        self.pods.remove(name);
+    }
+
+    pub(crate) fn end_pod(&mut self, name: &str) {
+        if let Some(pod) = self.pods.get_mut(name) {
+            pod.seen.terminal = true;
+            pod.seen.running = false;
+            pod.seen.ready = false;
+        }
+    }
+
+    pub(crate) fn lose_volume(&mut self, name: &str) {
+        self.volumes.remove(name);
+        self.pods.remove(name);
+    }
+
+    /// The volume comes back empty under a pod that is made anew.
+    pub(crate) fn wipe(&mut self, name: &str) {
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.data = None;
+        }
+        self.pods.remove(name);
+    }
+
+    pub(crate) fn wait(&mut self, minutes: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_mins(minutes)).expect("in range");
+    }
+}
