@@ -159,9 +159,13 @@ impl Cluster {
             nodes.iter().map(|node| (node.kubelet.node().to_owned(), node.runtime.clone())).collect();
         let sources = runtimes.iter().map(|(_, runtime)| runtime.clone()).collect();
         shared.set_log_source(Arc::new(PodLogs { runtimes: sources }));
+        // What a cluster has from the start is there before anybody can ask: a claim made before the default StorageClass
+        // would be one without a class.
+        let mut controllers = cluster_controllers(config.storage_class);
+        shared.run(|now, server| controllers.iter_mut().for_each(|controller| controller.step(now, server)));
         let driver = Driver {
             shared: shared.clone(),
-            controllers: cluster_controllers(config.storage_class),
+            controllers,
             nodes,
             volumes: Informer::new(ResourceName::core("persistentvolumes")),
             proxy: Proxy::new(),
