@@ -1,0 +1,67 @@
+//! The agent's fetch in a pod, as its own task: it talks to the store and may take long, fail, or be killed. What it
+//! does is the operator's own code.
+
+use etcd_operator::agent::command::Fetch;
+use etcd_operator::agent::fetch::fetch;
+use etcd_operator::ports::{Credentials, Stores};
+
+use crate::etcd::VolumeId;
+use crate::files::Files;
+use crate::network::Place;
+use crate::port::Caller;
+use crate::port::store::SimStores;
+use crate::world::Shared;
+
+/// What is fetched, and for which container.
+pub struct Job {
+    /// The pod's uid.
+    pub pod: String,
+    /// Its container.
+    pub container: String,
+    /// The container's attempt.
+    pub attempt: u32,
+    /// A copy of what the container sees: what was fetched is put into the world in the end, all or nothing.
+    pub files: Files,
+    /// The directory that receives the file.
+    pub volume: VolumeId,
+    /// The file in it.
+    pub path: String,
+    /// What the command line says.
+    pub fetch: Fetch,
+    /// The Secret's data, as mounted.
+    pub credentials: Credentials,
+}
+
+/// Begins.
+pub fn spawn(shared: &Shared, place: Place, job: Job) {
+    let caller = Caller { shared: shared.clone(), place, incarnation: 0 };
+    madsim::task::spawn(async move {
+        let result = work(&caller, &job).await;
+        let mut world = caller.shared.enter();
+        let alive = world.runtime.get(&job.pod).is_some_and(|pod| {
+            let container = pod.containers.get(&job.container);
+            container.is_some_and(|container| container.start.attempt == job.attempt && container.exited.is_none())
+        });
+        if !alive {
+            return;
+        }
+        let (code, message) = match result {
+            Ok(()) => {
+                if let Some(bytes) = job.files.read(&job.fetch.to) {
+                    world.etcds.volumes.entry(job.volume).or_default().files.insert(job.path, bytes);
+                }
+                (0, String::new())
+            }
+            Err(message) => (1, message),
+        };
+        world.end(&job.pod, &job.container, job.attempt, (code, None), &message);
+        drop(world);
+        caller.shared.poke();
+    });
+}
+
+async fn work(caller: &Caller, job: &Job) -> Result<(), String> {
+    let stores = SimStores(caller.clone());
+    let store = stores.open(&job.fetch.source.bucket, &job.credentials).await.map_err(|error| error.to_string())?;
+    fetch(&job.fetch, store.as_ref(), &job.files).await.map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,79 @@
+//! Many seeds: each is run twice and compared.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::checker::Violation;
+use crate::event::Event;
+use crate::run::{Outcome, run_course};
+use crate::swarm;
+
+/// What became of a seed.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// All held, twice the same.
+    Passed,
+    /// Something did not hold.
+    Failed(Violation),
+    /// Two runs differ: the first event in which they do, from both.
+    Diverged(String),
+}
+
+/// One seed's result.
+#[derive(Clone, Debug)]
+pub struct SeedResult {
+    /// The first run.
+    pub outcome: Outcome,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// Runs a seed twice.
+pub fn run_seed(seed: u64) -> SeedResult {
+    let course = swarm::course(seed);
+    let outcome = run_course(&course, false);
+    let again = run_course(&course, false);
+    let same = outcome.hash == again.hash && outcome.events == again.events && outcome.violation == again.violation;
+    let verdict = match &outcome.violation {
+        _ if !same => Verdict::Diverged(first_difference(seed)),
+        Some(violation) => Verdict::Failed(violation.clone()),
+        None => Verdict::Passed,
+    };
+    SeedResult { outcome, verdict }
+}
+
+/// The first event in which two runs of a seed differ, with its neighbours from both.
+fn first_difference(seed: u64) -> String {
+    let course = swarm::course(seed);
+    let (a, b) = (run_course(&course, true).log, run_course(&course, true).log);
+    let at = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
+    let around = |log: &[Event]| {
+        let lines = log.iter().skip(at.saturating_sub(3)).take(6);
+        lines.map(|event| format!("  {event}\n")).collect::<String>()
+    };
+    format!("event {at} differs\nfirst run:\n{}second run:\n{}", around(&a), around(&b))
+}
+
+/// Runs seeds on so many threads, in no particular order; `done` hears of each.
+pub fn run_seeds(seeds: std::ops::Range<u64>, jobs: usize, done: &(dyn Fn(&SeedResult) + Sync)) -> Vec<SeedResult> {
+    let next = AtomicU64::new(seeds.start);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let result = run_seed(seed);
+                    done(&result);
+                    results.lock().expect("no holder of this lock panics").push(result);
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no holder of this lock panics");
+    results.sort_by_key(|result| result.outcome.seed);
+    results
+}

@@ -1,0 +1,150 @@
+//! `sim run`: seeds of the swarm, each run twice and compared.
+//!
+//! Exit codes: 0 all held, 1 a safety property did not, 2 wrong usage, 3 a liveness property did not, 4 two runs of one
+//! seed differ.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::{Args, Parser, Subcommand};
+use sim::campaign::{SeedResult, Verdict, run_seed, run_seeds};
+use sim::checker::Severity;
+use sim::run::run_course;
+use sim::swarm;
+
+#[derive(Parser)]
+#[command(about = "Deterministic simulation of the etcd operator")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run seeds of the swarm.
+    Run(RunArgs),
+    /// Print the course of a seed.
+    Show {
+        /// The seed.
+        #[arg(long)]
+        seed: u64,
+    },
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// How many seeds.
+    #[arg(long, conflicts_with = "seed", required_unless_present = "seed")]
+    seeds: Option<u64>,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Threads.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// This seed only.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print every event.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        Command::Show { seed } => {
+            println!("{}", serde_json::to_string_pretty(&swarm::course(seed)).unwrap_or_default());
+            ExitCode::SUCCESS
+        }
+        Command::Run(args) => match args.seed {
+            Some(seed) => one(seed, args.trace),
+            None => many(args.from, args.seeds.unwrap_or(1), args.jobs),
+        },
+    }
+}
+
+fn one(seed: u64, trace: bool) -> ExitCode {
+    if trace {
+        for event in run_course(&swarm::course(seed), true).log {
+            println!("{event}");
+        }
+    }
+    let result = run_seed(seed);
+    explain(&result);
+    ExitCode::from(code(&result.verdict))
+}
+
+fn many(from: u64, seeds: u64, jobs: usize) -> ExitCode {
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let live = std::io::stderr().is_terminal();
+    let results = run_seeds(from..from + seeds, jobs, &|result| {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if !matches!(result.verdict, Verdict::Passed) {
+            failed.fetch_add(1, Ordering::Relaxed);
+            explain(result);
+        }
+        if live {
+            eprint!("\r{done} of {seeds} seeds, {} failed ", failed.load(Ordering::Relaxed));
+        }
+    });
+    if live {
+        eprintln!();
+    }
+    let simulated: u64 = results.iter().map(|result| result.outcome.simulated).sum();
+    let effects: u64 = results.iter().map(|result| result.outcome.effects).sum();
+    let passed = results.iter().filter(|result| matches!(result.verdict, Verdict::Passed)).count();
+    println!(
+        "{passed} of {seeds} seeds passed, each run twice; {} simulated hours, {effects} effects",
+        simulated / 3_600_000
+    );
+    let mut sometimes = std::collections::BTreeMap::<&str, u64>::new();
+    for what in results.iter().flat_map(|result| &result.outcome.sometimes) {
+        *sometimes.entry(what).or_default() += 1;
+    }
+    for (what, count) in sometimes {
+        println!("  {count:>5} x {what}");
+    }
+    let worst = results.iter().map(|result| code(&result.verdict)).filter(|code| *code != 0).min();
+    ExitCode::from(worst.unwrap_or(0))
+}
+
+fn code(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Passed => 0,
+        Verdict::Failed(violation) if violation.severity == Severity::Safety => 1,
+        Verdict::Failed(_) => 3,
+        Verdict::Diverged(_) => 4,
+    }
+}
+
+fn explain(result: &SeedResult) {
+    let outcome = &result.outcome;
+    let seed = outcome.seed;
+    match &result.verdict {
+        Verdict::Passed => {
+            let (acknowledged, uncertain, reads) = outcome.workload;
+            println!(
+                "seed {seed} passed: {} s simulated, {} events, {} effects in {} lives, {acknowledged} writes, {uncertain} uncertain, {reads} reads, hash {:016x}",
+                outcome.simulated / 1000,
+                outcome.events,
+                outcome.effects,
+                outcome.lives,
+                outcome.hash
+            );
+        }
+        Verdict::Failed(violation) => {
+            println!("\nseed {seed}: {violation}");
+            for event in outcome.log.iter().rev().take(25).rev() {
+                println!("  {event}");
+            }
+            println!("replay: cargo run --release -p sim -- run --seed {seed} --trace");
+        }
+        Verdict::Diverged(difference) => {
+            println!("\nseed {seed}: two runs differ: {difference}");
+            println!("replay: cargo run --release -p sim -- run --seed {seed}");
+        }
+    }
+}

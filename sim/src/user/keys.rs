@@ -1,0 +1,105 @@
+//! Keys that a scenario writes and later compares.
+
+use std::collections::BTreeMap;
+
+use super::wait;
+use crate::checker::{Severity, Violation};
+use crate::etcd::ProcessId;
+use crate::names::backends;
+use crate::run::NAMESPACE;
+use crate::world::{Shared, World};
+
+/// How long a client goes on trying one write or read.
+const PATIENCE_SECONDS: u64 = 600;
+
+type Keys = BTreeMap<(String, String), Vec<u8>>;
+
+/// What was acknowledged, by EtcdCluster and key, and what it was at each mark.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    keys: Keys,
+    marks: BTreeMap<String, Keys>,
+    written: u64,
+}
+
+impl Remembered {
+    /// Remembers the state of this moment under a name.
+    pub fn mark(&mut self, name: &str) {
+        self.marks.insert(name.to_owned(), self.keys.clone());
+    }
+}
+
+fn backend(world: &World, cluster: &str) -> Option<ProcessId> {
+    let pods = backends(world, NAMESPACE, &format!("{cluster}-client"));
+    pods.iter().find_map(|pod| world.etcds.of_pod(pod).map(|process| process.id))
+}
+
+/// Writes so many new keys, each until it is acknowledged.
+pub async fn write(
+    shared: &Shared,
+    remembered: &mut Remembered,
+    cluster: &str,
+    count: u32,
+    value_bytes: u32,
+) -> Result<(), Violation> {
+    for _ in 0..count {
+        remembered.written += 1;
+        let key = format!("key-{:06}", remembered.written);
+        let mut value = format!("value of {key} ").into_bytes();
+        value.resize(value_bytes as usize, b'.');
+        wait(shared, PATIENCE_SECONDS, |world| {
+            let Some(process) = backend(world, cluster) else {
+                return Some(format!("nobody takes the write of {key}"));
+            };
+            let written = world.etcds.write(process, key.as_bytes(), &value, world.now, &world.network);
+            written.err().map(|error| format!("write of {key}: {error}"))
+        })
+        .await?;
+        remembered.keys.insert((cluster.to_owned(), key), value);
+    }
+    Ok(())
+}
+
+/// All keys are there with their values, and no others.
+pub async fn compare(
+    shared: &Shared,
+    remembered: &mut Remembered,
+    cluster: &str,
+    at: Option<&str>,
+) -> Result<(), Violation> {
+    let wrong = |what: String| Violation { invariant: "S6", severity: Severity::Safety, what };
+    if let Some(mark) = at {
+        let Some(then) = remembered.marks.get(mark) else { return Err(wrong(format!("there is no mark {mark}"))) };
+        remembered.keys.clone_from(then);
+    }
+    let wanted: BTreeMap<Vec<u8>, &Vec<u8>> = remembered
+        .keys
+        .iter()
+        .filter(|((of, _), _)| of == cluster)
+        .map(|((_, key), value)| (key.clone().into_bytes(), value))
+        .collect();
+    let mut found = BTreeMap::new();
+    wait(shared, PATIENCE_SECONDS, |world| {
+        let Some(process) = backend(world, cluster) else { return Some("nobody takes a read".to_owned()) };
+        // A linearizable read brings the member up to date; then its whole key space is what a range would give.
+        match world.etcds.read(process, b"key", world.now, &world.network) {
+            Ok(_) => {
+                let keys = world.etcds.processes.get(&process).map(|process| process.state.keys.clone());
+                found = keys.unwrap_or_default().into_iter().map(|(key, entry)| (key, entry.value)).collect();
+                None
+            }
+            Err(error) => Some(format!("read: {error}")),
+        }
+    })
+    .await?;
+    let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    for (key, value) in &wanted {
+        match found.get(key) {
+            None => return Err(wrong(format!("key {} is gone", name(key)))),
+            Some(other) if other != *value => return Err(wrong(format!("key {} has another value", name(key)))),
+            Some(_) => {}
+        }
+    }
+    let extra = found.keys().find(|key| !wanted.contains_key(*key));
+    extra.map_or(Ok(()), |key| Err(wrong(format!("key {} is there although it should not be", name(key)))))
+}
