@@ -166,3 +166,11 @@ fn a_claim_can_grow() {
     let found = server.peek(&claims_resource(), "default", "c").expect("it is there");
     assert_eq!(object::text(&found, "/status/capacity/storage"), "5Gi");
 }
+
+#[test]
+fn a_claim_that_is_older_than_the_default_class_gets_it_later() {
+    let (mut server, mut volumes) = (Server::new(1), Volumes::with_class(true, immediate("Delete")));
+    claim(&mut server, "c", &json!({}));
+    settle(&mut server, &mut volumes);
+    assert_eq!(phase(&server), "Bound");
+}

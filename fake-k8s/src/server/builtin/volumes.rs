@@ -56,6 +56,12 @@ pub fn validate_claim_update(old: &Value, new: &Value) -> Vec<FieldError> {
     {
         object::set_or_remove(fields, "volumeName", &old["spec"]["volumeName"]);
     }
+    // A claim made before there was a default class gets it later.
+    if old["spec"].get("storageClassName").is_none_or(Value::is_null)
+        && let Some(fields) = allowed.as_object_mut()
+    {
+        fields.remove("storageClassName");
+    }
     if allowed != old["spec"] {
         let detail =
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
