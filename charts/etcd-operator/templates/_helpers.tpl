@@ -30,10 +30,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.etcdOperator.image.repository (default .Chart.AppVersion .Values.etcdOperator.image.tag) -}}
 {{- end -}}
 
-{{- /* "true" or "": templates have no booleans. */ -}}
+{{- /* "true" or "": templates have no booleans. The flag is the old chart's way to say it; where both are set, it wins. */ -}}
 {{- define "etcd-operator.clusterWide" -}}
 {{- $flag := get .Values.etcdOperator.commandArgs "cluster-wide" -}}
-{{- if or .Values.clusterWide (eq (toString $flag) "true") -}}true{{- end -}}
+{{- if eq (toString (ternary $flag .Values.clusterWide (hasKey .Values.etcdOperator.commandArgs "cluster-wide"))) "true" -}}true{{- end -}}
 {{- end -}}
 
 {{- define "etcd-operator.controllers" -}}
@@ -42,6 +42,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.deployments.backupOperator }}{{ $controllers = append $controllers "backup" }}{{ end -}}
 {{- if .Values.deployments.restoreOperator }}{{ $controllers = append $controllers "restore" }}{{ end -}}
 {{- join "," $controllers -}}
+{{- end -}}
+
+{{- /* Flag to value: ours, then the user's. Not --create-crd: Helm has installed the definitions, and creating them would take rights
+       beyond the namespace. */ -}}
+{{- define "etcd-operator.flags" -}}
+{{- $flags := dict "controllers" (include "etcd-operator.controllers" .) "agent-image" (include "etcd-operator.image" .) -}}
+{{- if include "etcd-operator.clusterWide" . }}{{ $_ := set $flags "cluster-wide" true }}{{ end -}}
+{{- mergeOverwrite $flags .Values.etcdOperator.commandArgs (dict "create-crd" false) | toYaml -}}
 {{- end -}}
 
 {{- /* What the operator does to the objects that it manages; the verbs are those of its ports, and no more. */ -}}
@@ -65,7 +73,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create, delete]
+  verbs: [list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, update]

@@ -1,0 +1,199 @@
+//! The chart, as helm sees it and as Kubernetes would: it is linted, rendered with each of the values in `ci/`, and every
+//! object that comes out is decoded strictly and created on an API server that has our definitions.
+//!
+//! Not verified: what helm does on an upgrade of a release, and that a real cluster schedules the Deployment.
+#![allow(clippy::print_stdout)] // A test that cannot run says so.
+
+mod helm;
+mod rights;
+
+use etcd_operator::api::{EtcdCluster, GROUP, schema};
+use etcd_operator::validate::{Settings, validate};
+use fake_k8s::server::{FieldValidation, Options, Request, ResourceName, Server};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use helm::{NAMESPACE, Values, kind, of_kind, rendered, with};
+
+#[test]
+fn helm_finds_nothing_wrong_with_any_of_the_values() {
+    for values in Values::all() {
+        let Some(answer) = helm::run(&["lint", "--quiet", "--strict"], &values) else { return };
+        assert!(answer.status.success(), "{values}: {}", helm::words(&answer));
+    }
+}
+
+#[test]
+fn every_rendered_object_survives_strict_decoding_with_nothing_lost() {
+    for values in Values::all() {
+        let Some(objects) = rendered(&values) else { return };
+        for object in &objects {
+            let lost = lost_in_decoding(object);
+            assert!(lost.is_empty(), "{values}: {} {}: {lost:#?}", kind(object), object["metadata"]["name"]);
+        }
+    }
+}
+
+#[test]
+fn every_rendered_object_is_created_by_a_strict_api_server() {
+    for values in Values::all() {
+        let Some(objects) = rendered(&values) else { return };
+        let mut server = Server::new(1);
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+        create(&mut server, &namespace, "namespaces").expect("a namespace is a namespace");
+        let (definitions, others): (Vec<_>, Vec<_>) =
+            objects.iter().partition(|object| kind(object) == "CustomResourceDefinition");
+        for object in definitions.into_iter().chain(others) {
+            let created = create(&mut server, object, &plural(object));
+            let created = created.unwrap_or_else(|status| panic!("{values}: {}: {status}\n{object:#}", kind(object)));
+            if kind(&created) == "EtcdCluster" {
+                assert_valid(&created, &values);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rendered_definitions_are_the_ones_of_the_code() {
+    let Some(objects) = rendered(&Values::None) else { return };
+    let wanted = schema::custom_resource_definitions();
+    let found: Vec<_> = of_kind(&objects, "CustomResourceDefinition").collect();
+    assert_eq!(found.len(), wanted.len());
+    for definition in wanted {
+        let definition = serde_json::to_value(&definition).expect("it serialises");
+        assert!(found.contains(&&definition), "{} differs", definition["metadata"]["name"]);
+    }
+}
+
+#[test]
+fn without_the_other_controllers_no_deployment_of_theirs_is_there() {
+    let off = "deployments.etcdOperator=false,deployments.backupOperator=false,deployments.restoreOperator=false";
+    let Some(objects) = rendered(&with(off)) else { return };
+    assert_eq!(of_kind(&objects, "Deployment").count(), 0, "nothing is to be run");
+    let Some(objects) = rendered(&Values::None) else { return };
+    assert_eq!(of_kind(&objects, "Deployment").count(), 1, "three controllers are one process");
+}
+
+#[test]
+fn names_that_objects_refer_to_each_other_by_are_rendered_too() {
+    for values in Values::all().into_iter().chain([with("serviceAccount.name=another"), with("clusterWide=true")]) {
+        let Some(objects) = rendered(&values) else { return };
+        let there: BTreeSet<_> =
+            objects.iter().map(|object| (kind(object), text(&object["metadata"]["name"]))).collect();
+        let deployment = of_kind(&objects, "Deployment").next().expect("it is rendered");
+        let pod = &deployment["spec"]["template"];
+        let account = text(&pod["spec"]["serviceAccountName"]);
+        assert!(there.contains(&("ServiceAccount".to_owned(), account.clone())), "{values}: account {account}");
+        for (key, value) in deployment["spec"]["selector"]["matchLabels"].as_object().expect("it selects by labels") {
+            assert_eq!(&pod["metadata"]["labels"][key], value, "{values}: the pods are the Deployment's");
+        }
+        let bindings: Vec<_> = objects.iter().filter(|object| kind(object).ends_with("Binding")).collect();
+        assert!(!bindings.is_empty());
+        for binding in bindings {
+            let role = (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
+            assert!(there.contains(&role), "{values}: {role:?}");
+            assert_eq!(binding["subjects"][0]["name"], account.as_str(), "{values}");
+            assert_eq!(binding["subjects"][0]["namespace"], NAMESPACE, "{values}");
+        }
+    }
+}
+
+#[test]
+fn a_backup_or_a_restore_without_its_path_is_refused_with_the_value_to_set() {
+    for (value, expected) in [
+        ("customResources.createBackupCRD=true", "backupOperator.spec.s3.s3Bucket must be <bucket>/<key>"),
+        ("customResources.createRestoreCRD=true", "restoreOperator.spec.s3.path must be <bucket>/<key>"),
+    ] {
+        let Some(answer) = helm::template(&with(value)) else { return };
+        assert!(!answer.status.success(), "{value}");
+        assert!(helm::words(&answer).contains(expected), "{value}: {}", helm::words(&answer));
+    }
+}
+
+/// What the object says and its Kubernetes type does not keep: unknown fields, values of another type.
+fn lost_in_decoding(object: &Value) -> Vec<String> {
+    match kind(object).as_str() {
+        "CustomResourceDefinition" => lost_in::<CustomResourceDefinition>(object),
+        "Deployment" => lost_in::<Deployment>(object),
+        "ServiceAccount" => lost_in::<ServiceAccount>(object),
+        "Role" => lost_in::<Role>(object),
+        "RoleBinding" => lost_in::<RoleBinding>(object),
+        "ClusterRole" => lost_in::<ClusterRole>(object),
+        "ClusterRoleBinding" => lost_in::<ClusterRoleBinding>(object),
+        "EtcdCluster" => lost_in::<EtcdCluster>(object),
+        "EtcdBackup" => lost_in::<etcd_operator::api::EtcdBackup>(object),
+        "EtcdRestore" => lost_in::<etcd_operator::api::EtcdRestore>(object),
+        other => vec![format!("the chart is not known to render a {other}")],
+    }
+}
+
+fn lost_in<T: DeserializeOwned + Serialize>(object: &Value) -> Vec<String> {
+    let decoded: T = match serde_json::from_value(object.clone()) {
+        Ok(decoded) => decoded,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut lost = Vec::new();
+    compare("", object, &serde_json::to_value(&decoded).expect("API types serialise"), &mut lost);
+    lost
+}
+
+fn compare(path: &str, given: &Value, kept: &Value, lost: &mut Vec<String>) {
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => {
+            for (key, value) in given {
+                compare(&format!("{path}.{key}"), value, kept.get(key).unwrap_or(&Value::Null), lost);
+            }
+        }
+        (Value::Array(given), Value::Array(kept)) if given.len() == kept.len() => {
+            for (index, (given, kept)) in given.iter().zip(kept).enumerate() {
+                compare(&format!("{path}[{index}]"), given, kept, lost);
+            }
+        }
+        _ if given == kept => {}
+        // Our own types leave out what is empty.
+        (Value::Array(given), Value::Null) if given.is_empty() => {}
+        _ => lost.push(format!("{path}: {given} became {kept}")),
+    }
+}
+
+#[test]
+fn what_a_type_does_not_know_is_noticed() {
+    let role = |rules: Value| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules});
+    assert_eq!(lost_in::<Role>(&role(json!([{"verbs": ["get"]}]))), Vec::<String>::new());
+    assert_eq!(lost_in::<Role>(&role(json!([{"verbs": [], "verb": "x"}]))), [r#".rules[0].verb: "x" became null"#]);
+    assert_eq!(lost_in::<Role>(&role(json!([{"verbs": "get"}]))).len(), 1);
+}
+
+fn create(server: &mut Server, object: &Value, plural: &str) -> Result<Value, fake_k8s::server::Status> {
+    let api_version = text(&object["apiVersion"]);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    let options = Options { field_validation: FieldValidation::Strict, ..Options::default() };
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let request = Request::create(ResourceName::new(group, version, plural), namespace, object.clone());
+    server.handle(Timestamp::UNIX_EPOCH, &request.with_options(options))
+}
+
+fn plural(object: &Value) -> String {
+    format!("{}s", kind(object).to_lowercase())
+}
+
+/// What the chart makes of the values is a cluster that the operator takes.
+fn assert_valid(cluster: &Value, values: &Values) {
+    assert!(text(&cluster["apiVersion"]).starts_with(GROUP));
+    let cluster: EtcdCluster = serde_json::from_value(cluster.clone()).expect("the server validated it");
+    let settings = Settings { agent_image: "etcd-operator".into(), replace_after: SignedDuration::from_mins(5) };
+    if let Err(findings) = validate(&cluster, None, &settings) {
+        panic!("{values}: {findings:#?}");
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
