@@ -152,6 +152,8 @@ impl Process {
                 *self.in_flight.entry(controller).or_default() += 1;
                 self.running.push(self.pass(target));
             }
+            let waiting = self.queues.get(&controller).map_or(0, Queue::len);
+            self.meter.queue(controller, waiting, self.is_leader(controller));
         }
     }
 

@@ -29,3 +29,13 @@ pub mod reconcile;
 
 #[cfg(feature = "live")]
 pub mod adapters;
+#[cfg(feature = "live")]
+pub mod cli;
+#[cfg(feature = "live")]
+pub mod metrics;
+#[cfg(feature = "live")]
+pub mod own_pod;
+#[cfg(feature = "live")]
+pub mod server;
+#[cfg(feature = "live")]
+pub mod telemetry;

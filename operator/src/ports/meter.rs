@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::target::Target;
+use super::target::{Controller, Target};
 
 /// How a pass went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub trait Meter: Send + Sync {
     fn cluster(&self, change: ClusterChange);
     /// How many EtcdClusters this operator manages, and how many of them are Failed.
     fn clusters(&self, managed: usize, failed: usize);
+    /// How many targets of a controller wait for a pass, and whether its lease is ours.
+    fn queue(&self, controller: Controller, length: usize, leads: bool);
     /// Whether the caches are filled and the lease question is settled: what /readyz answers.
     fn ready(&self, ready: bool);
     /// The main loop turned: what /livez watches.
@@ -79,6 +81,7 @@ impl Meter for NoMeter {
     fn pass(&self, _: &Target, _: SignedDuration, _: PassResult) {}
     fn cluster(&self, _: ClusterChange) {}
     fn clusters(&self, _: usize, _: usize) {}
+    fn queue(&self, _: Controller, _: usize, _: bool) {}
     fn ready(&self, _: bool) {}
     fn alive(&self) {}
 }

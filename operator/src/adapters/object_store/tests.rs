@@ -1,0 +1,214 @@
+//! Every kind of store against a small server that plays all hosts: what is sent where, and what a silent one costs.
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use bytes::Bytes;
+use futures::StreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::adapters::dial::Stream;
+
+/// What was asked of it, and what it keeps, by host and path.
+#[derive(Clone, Default)]
+struct Server {
+    requests: Arc<Mutex<Vec<String>>>,
+    objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
+}
+
+async fn answer(
+    State(server): State<Server>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, HeaderMap, Bytes) {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let at = format!("{}{}", header(header::HOST), uri.path());
+    let signature = header(header::AUTHORIZATION).split(',').next().unwrap_or_default();
+    server.requests.lock().expect("whole").push(format!("{method} {at} {signature}"));
+    let mut told = HeaderMap::new();
+    told.insert(header::ETAG, "\"1\"".parse().expect("a value"));
+    told.insert(header::LAST_MODIFIED, "Tue, 01 Dec 2026 00:00:00 GMT".parse().expect("a value"));
+    let mut objects = server.objects.lock().expect("whole");
+    match method {
+        Method::PUT => {
+            objects.insert(at, body);
+            (StatusCode::CREATED, told, Bytes::new())
+        }
+        Method::DELETE => {
+            (objects.remove(&at).map_or(StatusCode::NOT_FOUND, |_| StatusCode::NO_CONTENT), told, Bytes::new())
+        }
+        _ => match objects.get(&at) {
+            Some(object) => (StatusCode::OK, told, object.clone()),
+            None => (StatusCode::NOT_FOUND, told, Bytes::new()),
+        },
+    }
+}
+
+/// All hosts are this one.
+async fn serve() -> (Server, Dialer) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let server = Server::default();
+    let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(server.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (server, to(address))
+}
+
+fn to(address: std::net::SocketAddr) -> Dialer {
+    Dialer::new(move |_| async move { Ok(Box::new(TcpStream::connect(address).await?) as Box<dyn Stream>) })
+}
+
+fn location(storage: StorageKind, endpoint: Option<&str>) -> BucketLocation {
+    BucketLocation {
+        storage,
+        bucket: "bucket".to_owned(),
+        endpoint: endpoint.map(str::to_owned),
+        force_path_style: false,
+        secret: Some("keys".to_owned()),
+    }
+}
+
+fn secret(data: &[(&str, &str)]) -> Credentials {
+    Credentials(Some(data.iter().map(|&(key, value)| (key.to_owned(), value.as_bytes().to_vec())).collect()))
+}
+
+fn aws() -> Credentials {
+    secret(&[
+        ("credentials", "[default]\naws_access_key_id = KEY\naws_secret_access_key = hush\n"),
+        ("config", "[default]\nregion = eu-west-1\n"),
+    ])
+}
+
+fn oss() -> Credentials {
+    secret(&[("accessKeyID", "KEY\n"), ("accessKeySecret", "hush")])
+}
+
+/// Puts, gets back in a stream, and returns where it went.
+async fn round_trip(stores: &ObjectStores, server: &Server, bucket: &BucketLocation, keys: &Credentials) -> String {
+    let store = stores.open(bucket, keys).await.unwrap_or_else(|error| panic!("{error}"));
+    let content: Bytes = vec![7; 3 << 20].into();
+    let path = Path::from("a/etcd.backup_v1_2026-12-01-00:00:00");
+    store.put(&path, PutPayload::from(content.clone())).await.expect("put");
+    let mut stream = store.get(&path).await.expect("get").into_stream();
+    let mut read = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        read.extend_from_slice(&chunk.expect("a chunk"));
+    }
+    assert!(read == content, "{} bytes came back", read.len());
+    let absent = store.get(&Path::from("absent")).await.expect_err("it is not there");
+    assert!(matches!(absent, object_store::Error::NotFound { .. }), "{absent}");
+    server.requests.lock().expect("whole")[0].clone()
+}
+
+#[tokio::test]
+async fn oss_puts_the_bucket_into_the_host_of_its_default_endpoint() {
+    let (server, dialer) = serve().await;
+    let stores = ObjectStores::new(dialer, BTreeMap::new());
+    let request = round_trip(&stores, &server, &location(StorageKind::Oss, None), &oss()).await;
+    assert!(
+        request.starts_with("PUT bucket.oss-cn-hangzhou.aliyuncs.com/a/etcd.backup_v1_2026-12-01-00%3A00%3A00 "),
+        "{request}"
+    );
+    assert!(request.contains("Credential=KEY/") && request.contains("/oss-cn-hangzhou/s3/aws4_request"), "{request}");
+}
+
+#[tokio::test]
+async fn s3_is_addressed_by_host_by_path_or_by_address() {
+    for (endpoint, path_style, expected) in [
+        ("http://minio.ns.svc:9000", false, "PUT bucket.minio.ns.svc:9000/a/"),
+        ("http://minio.ns.svc:9000/", true, "PUT minio.ns.svc:9000/bucket/a/"),
+        ("http://127.0.0.1:9000", false, "PUT 127.0.0.1:9000/bucket/a/"),
+    ] {
+        let (server, dialer) = serve().await;
+        let stores = ObjectStores::new(dialer, BTreeMap::new());
+        let mut bucket = location(StorageKind::S3, Some(endpoint));
+        bucket.force_path_style = path_style;
+        let request = round_trip(&stores, &server, &bucket, &aws()).await;
+        assert!(request.starts_with(expected), "{request}");
+        assert!(request.contains("/eu-west-1/s3/aws4_request"), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn abs_and_gcs_go_to_the_emulator_that_is_given() {
+    let (server, dialer) = serve().await;
+    let stores = ObjectStores::new(dialer.clone(), BTreeMap::new())
+        .with_base_url(StorageKind::Abs, "http://127.0.0.1:10000/account");
+    let keys = secret(&[("storage-account", "account"), ("storage-key", "aHVzaA=="), ("cloud", "AzurePublicCloud")]);
+    let request = round_trip(&stores, &server, &location(StorageKind::Abs, None), &keys).await;
+    assert!(request.starts_with("PUT 127.0.0.1:10000/account/bucket/a/"), "{request}");
+    assert!(request.contains("SharedKey account:"), "{request}");
+
+    let stores = ObjectStores::new(dialer, BTreeMap::new()).with_base_url(StorageKind::Gcs, "http://127.0.0.1:4443");
+    let store =
+        stores.open(&location(StorageKind::Gcs, None), &secret(&[("access-token", "T")])).await.expect("opened");
+    store.put(&Path::from("key"), PutPayload::from_static(b"x")).await.expect("put");
+    let request = server.requests.lock().expect("whole").last().cloned().unwrap_or_default();
+    assert_eq!(request, "PUT 127.0.0.1:4443/bucket/key Bearer T");
+}
+
+#[tokio::test]
+async fn the_platforms_credentials_come_from_the_environment_that_is_given() {
+    let (server, dialer) = serve().await;
+    let environment = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "hush"), ("AWS_REGION", "eu-north-1")];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let stores = ObjectStores::new(dialer, environment);
+    let bucket = location(StorageKind::S3, Some("http://minio:9000"));
+    let request = round_trip(&stores, &server, &bucket, &Credentials(None)).await;
+    assert!(request.contains("Credential=ENV/") && request.contains("/eu-north-1/"), "{request}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_secret_or_location_is_named_without_its_value() {
+    let stores = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
+    let s3 = StorageKind::S3;
+    for (bucket, keys, expected) in [
+        (
+            location(StorageKind::Oss, None),
+            secret(&[("accessKeyID", "hush")]),
+            "secret `keys`: must have the key `accessKeySecret`",
+        ),
+        (location(StorageKind::Oss, None), Credentials(None), "oss.ossSecret: must name a Secret"),
+        (location(s3, None), secret(&[("credentials", "[default]\nhush")]), "`credentials` line 2"),
+        (location(s3, Some("ftp://hush:1")), aws(), "s3.endpoint: `ftp://hush:1` must be a URL"),
+        (
+            location(StorageKind::Abs, None),
+            secret(&[("storage-account", "a"), ("storage-key", "hush!")]),
+            "`storage-key` must",
+        ),
+        (location(StorageKind::Abs, None), secret(&[("cloud", "hush")]), "`cloud` must be one of AzurePublicCloud"),
+        (location(StorageKind::Abs, None), Credentials(None), "abs.absSecret: must name"),
+        (
+            location(StorageKind::Gcs, None),
+            secret(&[("token", "hush")]),
+            "`access-token` or the key `credentials.json`",
+        ),
+        (
+            location(StorageKind::Gcs, None),
+            secret(&[("credentials.json", "hush")]),
+            "`credentials.json` must be the JSON",
+        ),
+    ] {
+        let error = stores.open(&bucket, &keys).await.expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.replace("ftp://hush", "").contains("hush"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_fails_soon_and_says_where_it_was_looked_for() {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let stores = ObjectStores::new(to(socket.local_addr().expect("bound")), BTreeMap::new());
+    let store = stores.open(&location(StorageKind::S3, Some("http://minio:9000")), &aws()).await.expect("opened");
+    let error = store.get(&Path::from("key")).await.expect_err("nobody listens");
+    let text = format!("{error:?}");
+    assert!(text.contains("minio:9000"), "{text}");
+}
