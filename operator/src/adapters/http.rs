@@ -148,3 +148,41 @@ impl Body for TimedBody {
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Sends this to whoever asks, and then nothing, for ever.
+    async fn silent_after(answer: &'static str) -> (StoreConnector, HttpRequest) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut asked = [0; 1024];
+            stream.read(&mut asked).await.expect("a request");
+            stream.write_all(answer.as_bytes()).await.expect("sent");
+            std::future::pending::<()>().await;
+        });
+        let mut connector = StoreConnector::new(Dialer::tcp());
+        connector.timeouts = Timeouts { answer: Duration::from_millis(100), read: Duration::from_millis(100) };
+        (connector, http::Request::get(url).body(HttpRequestBody::empty()).expect("a request"))
+    }
+
+    #[tokio::test]
+    async fn a_store_that_does_not_answer_is_given_up() {
+        let (connector, request) = silent_after("").await;
+        let error = connector.call(request).await.expect_err("no answer");
+        assert_eq!(error.kind(), HttpErrorKind::Timeout, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stops_in_the_middle_is_given_up() {
+        let (connector, request) = silent_after("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+        let response = connector.call(request).await.expect("a head");
+        let error = response.into_body().bytes().await.expect_err("half a body");
+        assert_eq!(error.kind(), HttpErrorKind::Timeout, "{error}");
+    }
+}
