@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn observe(status: Value) -> PodObserved {
+    fn observe(status: &Value) -> PodObserved {
         let pod = json!({
             "metadata": { "name": "a", "uid": "u", "ownerReferences": [
                 { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "owner", "controller": true },
@@ -118,11 +118,11 @@ mod tests {
         let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         let running = json!({ "running": {} });
         let killed = json!({ "terminated": { "exitCode": 137, "reason": "Error" } });
-        assert!(observe(etcd_container(&refused, &json!({}))).data_lost);
-        assert!(observe(etcd_container(&waiting, &refused)).data_lost);
-        assert!(!observe(etcd_container(&running, &refused)).data_lost, "it came back");
-        assert!(!observe(etcd_container(&killed, &refused)).data_lost, "it ran since");
-        assert!(!observe(etcd_container(&waiting, &killed)).data_lost);
+        assert!(observe(&etcd_container(&refused, &json!({}))).data_lost);
+        assert!(observe(&etcd_container(&waiting, &refused)).data_lost);
+        assert!(!observe(&etcd_container(&running, &refused)).data_lost, "it came back");
+        assert!(!observe(&etcd_container(&killed, &refused)).data_lost, "it ran since");
+        assert!(!observe(&etcd_container(&waiting, &killed)).data_lost);
     }
 
     #[test]
@@ -130,16 +130,16 @@ mod tests {
         let unschedulable = json!({ "phase": "Pending", "conditions": [
             { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available" },
         ] });
-        assert_eq!(observe(unschedulable).why_not_running.as_deref(), Some("0/3 nodes are available"));
+        assert_eq!(observe(&unschedulable).why_not_running.as_deref(), Some("0/3 nodes are available"));
         let image = json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } });
-        let pod = observe(etcd_container(&image, &json!({})));
+        let pod = observe(&etcd_container(&image, &json!({})));
         assert_eq!(pod.why_not_running.as_deref(), Some("etcd: ErrImagePull: no such image"));
-        assert_eq!(observe(etcd_container(&json!({ "running": {} }), &json!({}))).why_not_running, None);
+        assert_eq!(observe(&etcd_container(&json!({ "running": {} }), &json!({}))).why_not_running, None);
     }
 
     #[test]
     fn only_a_controlling_owner_of_the_right_uid_makes_a_pod_ours() {
-        assert!(observe(json!({})).ours);
+        assert!(observe(&json!({})).ours);
         let pod = json!({ "metadata": { "name": "a", "ownerReferences": [
             { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "another", "controller": true },
         ] } });
