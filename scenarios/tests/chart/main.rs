@@ -4,6 +4,7 @@
 //! Not verified: what helm does on an upgrade of a release, and that a real cluster schedules the Deployment.
 #![allow(clippy::print_stdout)] // A test that cannot run says so.
 
+mod flags;
 mod helm;
 mod rights;
 

@@ -5,8 +5,8 @@
 //! Kubernetes port in the operator's source is in the list. So a new call fails here until it is listed, and then until it
 //! is granted.
 //!
-//! Not seen: what `main` does with a client of its own. It creates the definitions unless told `--create-crd=false`,
-//! which the chart tells it.
+//! Not seen: what `main` does with a client of its own. It creates the definitions unless told `--create-crd=false`, and
+//! `flags` sees to it that the chart tells it so.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +69,9 @@ const USES: &[Use] = &[
         "let Some(found) = kubernetes.get_typed(key).await.map_err(read)? else { return Ok(None) }; let next = restore::reconcile("),
     ("get", BACKUPS, Managed, "backup.rs", "self.ports.kubernetes.get_typed::<EtcdBackup>(self.key)"),
     ("get", "pods", Managed, "apply.rs", "self.ports.kubernetes.get(Kind::Pod, &self.key(name))"),
+
+    // Only without --agent-image.
+    ("get", "pods", Managed, "own_pod.rs", "ports.kubernetes.get_typed::<Pod>(&key)"),
 
     ("create", "services", Managed, "apply.rs", "Step::CreateService(service) => self.create("),
     ("create", "persistentvolumeclaims", Managed, "apply.rs", "Step::CreateVolume(volume) => self.create("),
