@@ -64,7 +64,7 @@ pub struct Target {
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Step {
     /// A headline for those who watch: what the following steps are about. Does nothing.
     Phase(String),

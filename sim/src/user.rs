@@ -16,7 +16,7 @@ use crate::course::{Act, Course};
 use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
-use crate::scenario::{ObjectContent, Step, Target, Who, parse_bound};
+use crate::scenario::{ObjectContent, Step, Target, Who, fill, parse_bound};
 use crate::world::{Shared, World};
 
 /// How long a cluster that cannot be helped has to say so.
@@ -150,13 +150,13 @@ async fn carry_out_step(
 ) -> Result<(), Violation> {
     match step {
         Step::Apply(text) => {
-            for manifest in documents(text)? {
+            for manifest in documents(shared, text)? {
                 apply(shared, course, &manifest).map_err(|status| refused(&status))?;
             }
             Ok(())
         }
         Step::Rejected { manifest, says } => {
-            let results = documents(manifest)?.into_iter().map(|manifest| apply(shared, course, &manifest));
+            let results = documents(shared, manifest)?.into_iter().map(|manifest| apply(shared, course, &manifest));
             let Some(status) = results.filter_map(Result::err).next() else {
                 return Err(unusable("the manifest is accepted"));
             };
@@ -252,10 +252,16 @@ fn strike(world: &mut World, step: &Step) -> Result<(), Violation> {
 }
 
 /// The documents of a manifest, placeholders filled.
-fn documents(text: &str) -> Result<Vec<Value>, Violation> {
-    let filled =
-        text.replace("${STORE_ENDPOINT}", "http://store:9000").replace("${AGENT_IMAGE}", crate::operator::AGENT_IMAGE);
-    let parts = filled.split("\n---").map(str::trim).filter(|part| !part.is_empty() && *part != "---");
+fn documents(shared: &Shared, text: &str) -> Result<Vec<Value>, Violation> {
+    let newest = |prefix: &str| {
+        let (bucket, key) = split(prefix);
+        let found = shared.enter().store.list(bucket, key);
+        let backups = found.into_iter().filter(|(key, _)| !key.ends_with(".manifest.json"));
+        let last = backups.max_by_key(|(key, stored)| (stored.modified, key.clone()));
+        last.map(|(key, _)| format!("{bucket}/{key}")).ok_or_else(|| format!("there is no object under {prefix}"))
+    };
+    let filled = fill(text, "http://store:9000", crate::operator::AGENT_IMAGE, newest).map_err(unusable)?;
+    let parts = filled.split("\n---").map(|part| part.trim_start_matches("---").trim()).filter(|part| !part.is_empty());
     parts.map(|part| serde_saphyr::from_str(part).map_err(|error| unusable(format!("no YAML: {error}")))).collect()
 }
 

@@ -1,0 +1,131 @@
+//! The cases: one file each under `cases/<topic>/`, named after what a user sees.
+//!
+//! They are read from the source tree that this program was built from. [`Case::faults`] says what is wrong with one
+//! before anything runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use sim::scenario::{Lane, Scenario, Step, fill, parse_bound};
+
+use crate::live::condition::Condition;
+
+/// A case with where it came from.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What happens.
+    pub scenario: Scenario,
+    /// Its file's content.
+    pub text: String,
+    /// `topic/name`, after its file.
+    pub path: String,
+}
+
+/// The directory of all cases.
+pub fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+}
+
+/// All cases, in order of their names.
+///
+/// # Errors
+/// When a file cannot be read or is no scenario; the text names file and place.
+pub fn all() -> anyhow::Result<Vec<Case>> {
+    let mut files = Vec::new();
+    collect(&directory(), &mut files)?;
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
+}
+
+/// The cases of these names; all of them when there are none. A topic stands for all of its cases.
+///
+/// # Errors
+/// When a name is none of a case or a topic.
+pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Case>> {
+    let all = all()?;
+    let is_meant = |case: &Case, name: &String| case.path == *name || case.path.starts_with(&format!("{name}/"));
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|case| is_meant(case, name))) {
+        bail!("there is no case or topic `{unknown}`; `scenarios list` shows what there is");
+    }
+    let wanted = |case: &Case| names.is_empty() || names.iter().any(|name| is_meant(case, name));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot list {}", directory.display()))?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> anyhow::Result<Case> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let scenario = serde_saphyr::from_str(&text).with_context(|| format!("{} is no scenario", file.display()))?;
+    let relative = file.strip_prefix(directory()).unwrap_or(file).with_extension("");
+    Ok(Case { scenario, text, path: relative.to_string_lossy().into_owned() })
+}
+
+/// The documents of a manifest whose placeholders are filled.
+///
+/// # Errors
+/// When one of them is no YAML.
+pub fn documents(manifest: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+    let parts = manifest.split("\n---").map(|part| part.trim_start_matches("---").trim());
+    let parsed = parts
+        .filter(|part| !part.is_empty())
+        .map(|part| serde_saphyr::from_str(part).with_context(|| format!("no YAML: {part}")));
+    parsed.collect()
+}
+
+impl Case {
+    /// Whether it runs in a lane.
+    pub fn is_in(&self, lane: Lane) -> bool {
+        self.scenario.lanes.contains(&lane)
+    }
+
+    /// What is wrong with it: nothing, or sentences.
+    pub fn faults(&self) -> Vec<String> {
+        let scenario = &self.scenario;
+        let mut faults = Vec::new();
+        if scenario.name != self.path {
+            faults.push(format!("its name is `{}` and its path is `{}`", scenario.name, self.path));
+        }
+        if scenario.about.trim().is_empty() || scenario.steps.is_empty() {
+            faults.push("it must say what it is about and have steps".to_owned());
+        }
+        if scenario.lanes.len() < 2 && scenario.lane_note.is_none() {
+            faults.push("it leaves a lane out and does not say why (`lane-note`)".to_owned());
+        }
+        for (index, step) in scenario.steps.iter().enumerate() {
+            faults.extend(faults_of(step).into_iter().map(|fault| format!("step {}: {fault}", index + 1)));
+        }
+        faults
+    }
+}
+
+fn faults_of(step: &Step) -> Vec<String> {
+    let (mut bounds, mut conditions, mut manifests): (Vec<&str>, &[String], Vec<&str>) = (Vec::new(), &[], Vec::new());
+    match step {
+        Step::Apply(manifest) | Step::Rejected { manifest, .. } => manifests.push(manifest),
+        Step::Wait { until, within, .. } => (bounds, conditions) = (vec![within.as_str()], until),
+        Step::Stays { conditions: stay, during, .. } => (bounds, conditions) = (vec![during.as_str()], stay),
+        Step::Gone { within, .. } | Step::Objects { within, .. } | Step::Members { within, .. } => bounds.push(within),
+        Step::Isolate { during, .. } | Step::Quiet { during } => bounds.push(during),
+        _ => {}
+    }
+    let newest = |prefix: &str| Ok(format!("{prefix}-newest"));
+    let unusable = |manifest: &str| match fill(manifest, "http://store:9000", "image:1", newest) {
+        Err(fault) => Some(fault),
+        Ok(filled) => documents(&filled).err().map(|error| format!("{error:#}")),
+    };
+    let bounds = bounds.into_iter().filter_map(|bound| parse_bound(bound).err());
+    let conditions = conditions.iter().filter_map(|text| text.parse::<Condition>().err());
+    bounds.chain(conditions).chain(manifests.into_iter().filter_map(unusable)).collect()
+}

@@ -1,0 +1,20 @@
+//! The live lane: a case against real things. The built operator as a process, pods as local processes with real etcd of
+//! the wanted version, a real S3 server; only the Kubernetes API is our own (fake-k8s).
+//!
+//! [`lane`] is outside: it gets the programs, starts one process for each case, and looks whether anything was left.
+//! [`inside`] is that process in its sandbox (docs/adr/0011): it makes a [`world`] and carries out the [`steps`].
+#![allow(clippy::disallowed_methods, reason = "real processes live in the time of this machine")]
+
+pub mod condition;
+pub mod display;
+mod etcd;
+pub mod inside;
+mod keys;
+pub mod lane;
+mod look;
+mod operator;
+mod programs;
+pub mod runs;
+mod steps;
+mod store;
+mod world;

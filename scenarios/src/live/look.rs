@@ -1,0 +1,67 @@
+//! What a person would look at: `kubectl`, run for real inside the sandbox, and the listing of a bucket.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::world::World;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is no kubectl on this machine.
+///
+/// # Errors
+/// What it complained of.
+pub async fn kubectl(world: &World, arguments: &[&str], input: &str) -> Option<anyhow::Result<String>> {
+    let home = world.cluster.run_dir.join("kubectl");
+    let mut command = Command::new("kubectl");
+    command.arg("--kubeconfig").arg(&world.cluster.kubeconfig).args(arguments);
+    command.env("HOME", &home).env_remove("KUBECONFIG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().ok()?;
+    let talk = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes()).await.context("kubectl does not listen")?;
+        }
+        let output = child.wait_with_output().await.context("kubectl is lost")?;
+        let said = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        if output.status.success() {
+            return Ok(said);
+        }
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
+    };
+    Some(tokio::time::timeout(PATIENCE, talk).await.unwrap_or_else(|_| bail!("kubectl does not end")))
+}
+
+/// The command as it was typed, and its answer: for `kubectl ...` and `objects <bucket>/<prefix>`.
+pub async fn show(world: &World, command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let answer = match words.as_slice() {
+        ["kubectl", rest @ ..] => match kubectl(world, rest, "").await {
+            Some(answer) => answer.unwrap_or_else(|error| format!("{error:#}")),
+            None => "(there is no kubectl on this machine)".to_owned(),
+        },
+        ["objects", prefix] => match world.store.list(prefix).await {
+            Ok(found) => {
+                let bucket = prefix.split('/').next().unwrap_or_default();
+                let line = |stored: &super::store::Stored| {
+                    format!(
+                        "{}  {:>9} bytes  s3://{bucket}/{}",
+                        stored.at.strftime("%H:%M:%S"),
+                        stored.size,
+                        stored.key
+                    )
+                };
+                found.iter().map(line).collect::<Vec<_>>().join("\n")
+            }
+            Err(error) => format!("{error:#}"),
+        },
+        _ => "(nothing to show)".to_owned(),
+    };
+    let typed =
+        command.strip_prefix("objects ").map_or_else(|| command.to_owned(), |prefix| format!("s3 ls s3://{prefix}"));
+    format!("$ {typed}\n{answer}")
+}

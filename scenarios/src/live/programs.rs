@@ -1,0 +1,89 @@
+//! The real programs of a case, and the images that pods see of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use fake_k8s::process::images::{ImageFile, ImageRoot, ImageTable};
+
+use crate::binaries::{self, CATALOGUE, Error, Installed};
+use crate::cases::Case;
+
+/// The image of our own operator in this lane.
+pub const AGENT_IMAGE: &str = "etcd-operator:testbed";
+/// What `repository` of an EtcdCluster is by default.
+const ETCD_REPOSITORY: &str = "quay.io/coreos/etcd";
+/// Our agent runs in etcd's image too. The one that is shipped is static; the one that is tested here is as cargo built
+/// it, and needs the libraries of this machine.
+const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"];
+
+/// What a case runs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The built operator.
+    pub operator: PathBuf,
+    /// The S3 server.
+    pub minio: PathBuf,
+    /// Every etcd that the case names.
+    pub etcds: Vec<Installed>,
+}
+
+/// Finds the programs that these cases need, and builds those that are not there yet.
+///
+/// # Errors
+/// When one cannot be had; the text says what to do.
+pub fn locate(cases: &[Case], report: binaries::Report<'_>) -> anyhow::Result<Programs> {
+    let own = std::env::current_exe().context("cannot find own program")?;
+    let operator = own.with_file_name("etcd-operator");
+    anyhow::ensure!(
+        operator.exists(),
+        "{} is not built: run `cargo build --bins -p etcd-operator -p scenarios`",
+        operator.display()
+    );
+    // Where it is, not where a link to it is: the link would lead nowhere in a container.
+    let operator = operator.canonicalize().with_context(|| format!("cannot find {}", operator.display()))?;
+    let mut etcds = Vec::new();
+    for package in CATALOGUE.iter().filter(|package| package.name == "etcd") {
+        if cases.iter().any(|case| case.text.contains(package.version)) {
+            etcds.push(binaries::locate("etcd", package.version, report)?);
+        }
+    }
+    let system = binaries::etcd_of_the_system();
+    etcds.extend(system.filter(|system| {
+        let known = etcds.iter().any(|etcd| etcd.version == system.version);
+        !known && cases.iter().any(|case| case.text.contains(&system.version))
+    }));
+    let minio = binaries::locate("minio", minio_version(), report)?;
+    let minio = minio.program("minio").context("the package of MinIO has no `minio`")?.to_owned();
+    Ok(Programs { operator, minio, etcds })
+}
+
+/// The case with the system's etcd in the place of the versions that it names, when these cannot be built for want of Go.
+pub fn with_etcd_of_the_system(error: &anyhow::Error, case: &Case) -> Option<Case> {
+    let no_go = matches!(error.downcast_ref(), Some(Error::GoMissing { .. } | Error::GoTooOld { .. }));
+    let system = binaries::etcd_of_the_system().filter(|_| no_go)?;
+    let mut text = case.text.clone();
+    for package in CATALOGUE.iter().filter(|package| package.name == "etcd") {
+        text = text.replace(package.version, &system.version);
+    }
+    let scenario = serde_saphyr::from_str(&text).ok()?;
+    Some(Case { scenario, text, path: case.path.clone() })
+}
+
+fn minio_version() -> &'static str {
+    CATALOGUE.iter().find(|package| package.name == "minio").map_or("", |package| package.version)
+}
+
+/// The images of a case's pods. An etcd version that is not among them is an image that cannot be pulled.
+pub fn images(programs: &Programs) -> ImageTable {
+    let mut table = ImageTable::default().with_program(AGENT_IMAGE, &programs.operator, "/usr/local/bin/etcd-operator");
+    for etcd in &programs.etcds {
+        let file = |source: &Path, target: PathBuf| ImageFile { source: source.to_owned(), target };
+        let programs = etcd.programs.iter().map(|(name, path)| file(path, Path::new("/usr/local/bin").join(name)));
+        let libraries = LIBRARIES.iter().map(Path::new).filter(|path| path.exists());
+        let files = programs.chain(libraries.map(|path| file(path, path.to_owned()))).collect();
+        let entrypoint = vec!["/usr/local/bin/etcd".to_owned()];
+        let image = format!("{ETCD_REPOSITORY}:v{}", etcd.version);
+        table = table.with(&image, ImageRoot { files, entrypoint, ..ImageRoot::default() });
+    }
+    table
+}

@@ -1,0 +1,413 @@
+//! Carries out the steps of a case in the world, and says what it saw last when one cannot come true.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fake_k8s::controllers::object;
+use fake_k8s::server::{FieldValidation, Request};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use sim::scenario::{Scenario, Step, Target, Who, fill, parse_bound};
+use tokio::task::JoinSet;
+
+use super::condition::Condition;
+use super::display::Display;
+use super::etcd;
+use super::keys::Remembered;
+use super::look;
+use super::programs::AGENT_IMAGE;
+use super::store::Store;
+use super::world::{NAMESPACE, World, resource};
+use crate::cases::documents;
+
+const POLL: Duration = Duration::from_millis(100);
+/// How long a step without a bound of its own may take.
+const STEP_PATIENCE: Duration = Duration::from_secs(180);
+const DATA_VOLUME: &str = "etcd-data";
+const ETCD_CONTAINER: &str = "etcd";
+
+/// Why a case failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which step, from 1.
+    pub number: usize,
+    /// The step, in words.
+    pub sentence: String,
+    /// What was seen last.
+    pub why: String,
+    /// The object that the step is about.
+    pub target: Option<Target>,
+}
+
+/// Carries out all steps of a case.
+///
+/// # Errors
+/// The first step that cannot come true.
+pub async fn carry_out(world: &Arc<World>, scenario: &Scenario, display: &Display) -> Result<(), Box<Failure>> {
+    let mut run = Run { world: world.clone(), keys: Remembered::default(), background: JoinSet::new() };
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let sentence = sentence(step);
+        if let Step::Phase(name) = step {
+            display.phase(name);
+            continue;
+        }
+        display.step(&sentence);
+        let done = tokio::time::timeout(patience(step), run.carry_out(step)).await;
+        match done.unwrap_or_else(|_| bail!("it did not end in {} s", patience(step).as_secs())) {
+            Ok(said) if matches!(step, Step::Show(_)) => display.block(&said),
+            Ok(note) => display.step_done(&note),
+            Err(error) => {
+                let why = format!("{error:#}");
+                return Err(Box::new(Failure { number: index + 1, sentence, why, target: target(step) }));
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Run {
+    world: Arc<World>,
+    keys: Remembered,
+    /// What ends by itself later, such as an isolation.
+    background: JoinSet<()>,
+}
+
+impl Run {
+    async fn carry_out(&mut self, step: &Step) -> anyhow::Result<String> {
+        let nothing = String::new();
+        match step {
+            Step::Phase(_) => {}
+            Step::Show(command) if command.is_empty() => {}
+            Step::Show(command) => return Ok(look::show(&self.world, command).await),
+            Step::Apply(manifest) => self.apply(manifest).await?,
+            Step::Rejected { manifest, says } => return self.expect_refusal(manifest, says).await,
+            Step::Patch { target, merge } => {
+                let patch = Request::merge_patch(resource(&target.kind), NAMESPACE, &target.name, merge.clone());
+                self.world.handle(&patch)?;
+            }
+            Step::Delete { target } => {
+                self.world.handle(&Request::delete(resource(&target.kind), NAMESPACE, &target.name))?;
+            }
+            Step::Wait { target, until, within } => {
+                let conditions = conditions(until)?;
+                self.wait(within, async || self.unmet(target, &conditions)).await?;
+            }
+            Step::Stays { target, conditions: stay, during } => {
+                let conditions = conditions(stay)?;
+                self.stays(during, || self.unmet(target, &conditions)).await?;
+            }
+            Step::Gone { target, cluster, within } => {
+                self.wait(within, async || self.left(target, cluster.as_deref())).await?;
+            }
+            Step::Write { cluster, keys, value_bytes } => {
+                self.keys.write(&self.world, cluster, *keys, *value_bytes).await?;
+            }
+            Step::Mark { name } => self.keys.mark(name),
+            Step::Compare { cluster, at } => {
+                let count = self.keys.compare(&self.world, cluster, at.as_deref()).await?;
+                return Ok(format!("all {count} keys are there with their values, and no others"));
+            }
+            Step::Kill { cluster, who } => {
+                let members = self.choose(cluster, *who).await?;
+                members.iter().try_for_each(|member| self.signal(member, Signal::SIGKILL))?;
+                return Ok(members.join(", "));
+            }
+            Step::DestroyData { cluster, who } => {
+                let members = self.choose(cluster, *who).await?;
+                members.iter().try_for_each(|member| self.destroy_data(member))?;
+                return Ok(members.join(", "));
+            }
+            Step::DeletePod { cluster, who } => {
+                let members = self.choose(cluster, *who).await?;
+                for member in &members {
+                    self.world.handle(&Request::delete(resource("Pod"), NAMESPACE, member))?;
+                }
+                return Ok(members.join(", "));
+            }
+            Step::LoseCluster { cluster } => self.lose(cluster)?,
+            Step::KillOperator => self.world.operator.kill().await,
+            Step::Isolate { cluster, who, during } => return self.isolate(cluster, *who, during).await,
+            Step::PutObject { path, content } => self.world.store.put(path, content).await?,
+            Step::Objects { prefix, at_least, at_most, within } => {
+                self.wait(within, async || {
+                    let found = match self.world.store.backups(prefix).await {
+                        Ok(found) => found.len(),
+                        Err(error) => return Some(format!("{error:#}")),
+                    };
+                    (found < *at_least || found > *at_most).then(|| format!("{found} objects under {prefix}"))
+                })
+                .await?;
+            }
+            Step::Members { cluster, healthy, version, within } => {
+                self.wait(within, async || etcd::missing(&self.world, cluster, *healthy, version.as_deref()).await)
+                    .await?;
+            }
+            Step::Quiet { during } => {
+                let before = self.versions();
+                self.stays(during, || {
+                    let after = self.versions();
+                    let changed = after.iter().find(|object| !before.contains(object));
+                    let gone = before.iter().find(|object| !after.contains(object));
+                    changed.or(gone).map(|object| format!("{object} was written"))
+                })
+                .await?;
+            }
+        }
+        Ok(nothing)
+    }
+
+    async fn filled(&self, manifest: &str) -> anyhow::Result<String> {
+        let mut newest = std::collections::BTreeMap::new();
+        for part in manifest.split("${NEWEST:").skip(1) {
+            let prefix = part.split('}').next().unwrap_or_default();
+            let bucket = prefix.split('/').next().unwrap_or_default();
+            let found = self.world.store.backups(prefix).await?;
+            let last = found.iter().max_by_key(|stored| (stored.at, stored.key.clone()));
+            let last = last.with_context(|| format!("there is no object under {prefix}"))?;
+            newest.insert(prefix.to_owned(), format!("{bucket}/{}", last.key));
+        }
+        let answer = |prefix: &str| newest.get(prefix).cloned().ok_or_else(|| format!("no object under {prefix}"));
+        fill(manifest, &Store::endpoint(), AGENT_IMAGE, answer).map_err(anyhow::Error::msg)
+    }
+
+    /// As a user does: with the real kubectl where there is one.
+    async fn apply(&self, manifest: &str) -> anyhow::Result<()> {
+        let filled = self.filled(manifest).await?;
+        if let Some(answer) = look::kubectl(&self.world, &["apply", "-f", "-"], &filled).await {
+            return answer.map(drop);
+        }
+        for manifest in documents(&filled)? {
+            let (kind, name) = (object::text(&manifest, "/kind").to_owned(), object::name(&manifest).to_owned());
+            let mut request = match self.world.find(&kind, &name) {
+                Some(_) => Request::merge_patch(resource(&kind), NAMESPACE, &name, manifest),
+                None => Request::create(resource(&kind), NAMESPACE, manifest),
+            };
+            request.options.field_validation = FieldValidation::Strict;
+            self.world.handle(&request)?;
+        }
+        Ok(())
+    }
+
+    async fn expect_refusal(&self, manifest: &str, says: &[String]) -> anyhow::Result<String> {
+        let Err(error) = self.apply(manifest).await else { bail!("it was accepted") };
+        let said = format!("{error:#}");
+        match says.iter().find(|part| !said.contains(*part)) {
+            Some(part) => bail!("the refusal does not say `{part}`, but: {said}"),
+            None => Ok(said),
+        }
+    }
+
+    /// Asks until there is no more to say; what was said last is the error.
+    async fn wait(&self, within: &str, ask: impl AsyncFn() -> Option<String>) -> anyhow::Result<()> {
+        let (bound, start) = (bound(within)?, Instant::now());
+        loop {
+            let Some(pending) = ask().await else { return Ok(()) };
+            if start.elapsed() > bound {
+                bail!("not within {within}: {pending}");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn stays(&self, during: &str, ask: impl Fn() -> Option<String>) -> anyhow::Result<()> {
+        let (bound, start) = (bound(during)?, Instant::now());
+        while start.elapsed() < bound {
+            if let Some(what) = ask() {
+                bail!("after {} s: {what}", start.elapsed().as_secs());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    fn unmet(&self, target: &Target, conditions: &[Condition]) -> Option<String> {
+        match self.world.find(&target.kind, &target.name) {
+            None => Some(format!("{} {} is not there", target.kind, target.name)),
+            Some(found) => conditions.iter().find_map(|condition| condition.unmet(&found)),
+        }
+    }
+
+    fn left(&self, target: &Target, cluster: Option<&str>) -> Option<String> {
+        let all = self.world.all(&target.kind, cluster);
+        let found = all.iter().find(|found| target.name == "*" || object::name(found) == target.name)?;
+        Some(format!("{} {} is still there", target.kind, object::name(found)))
+    }
+
+    async fn choose(&self, cluster: &str, who: Who) -> anyhow::Result<Vec<String>> {
+        let start = Instant::now();
+        loop {
+            match etcd::chosen(&self.world, cluster, who).await {
+                Ok(found) => return Ok(found),
+                Err(error) if start.elapsed() > STEP_PATIENCE / 2 => return Err(error),
+                Err(_) => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+
+    fn signal(&self, member: &str, signal: Signal) -> anyhow::Result<()> {
+        let sent = self.world.cluster.signal_container(NAMESPACE, member, ETCD_CONTAINER, signal);
+        sent.map_err(anyhow::Error::msg)
+    }
+
+    /// Stopped first, so that it can write nothing between the loss and its end.
+    fn destroy_data(&self, member: &str) -> anyhow::Result<()> {
+        self.signal(member, Signal::SIGSTOP)?;
+        let pod = self.world.find("Pod", member).with_context(|| format!("there is no pod {member}"))?;
+        let claim = object::claims(&pod).find(|(volume, _)| *volume == DATA_VOLUME).map(|(_, claim)| claim.to_owned());
+        match claim {
+            Some(claim) => {
+                self.world.cluster.destroy_claim_data(NAMESPACE, &claim).map_err(anyhow::Error::msg)?;
+            }
+            None => {
+                let pods = self.world.cluster.run_dir.join("pods");
+                let directory = pods.join(object::uid(&pod)).join("volumes").join(DATA_VOLUME).join("data");
+                std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+            }
+        }
+        self.signal(member, Signal::SIGKILL)
+    }
+
+    /// Everything at once, and nobody gets to say goodbye.
+    fn lose(&self, cluster: &str) -> anyhow::Result<()> {
+        for pod in self.world.all("Pod", Some(cluster)) {
+            // What does not run any more cannot write any more.
+            let _ = self.signal(object::name(&pod), Signal::SIGSTOP);
+        }
+        for claim in self.world.all("PersistentVolumeClaim", Some(cluster)) {
+            // One that was never bound has no data.
+            let _ = self.world.cluster.destroy_claim_data(NAMESPACE, object::name(&claim));
+        }
+        self.world.cluster.shared.run(|now, server| {
+            for kind in ["Pod", "PersistentVolumeClaim"] {
+                for found in server.peek_all(&resource(kind), Some(NAMESPACE)) {
+                    if object::text(&found, "/metadata/labels/etcd_cluster") == cluster {
+                        let delete = Request::delete(resource(kind), NAMESPACE, object::name(&found)).grace(0);
+                        server.handle(now, &delete)?;
+                    }
+                }
+            }
+            anyhow::Ok(())
+        })
+    }
+
+    async fn isolate(&mut self, cluster: &str, who: Who, during: &str) -> anyhow::Result<String> {
+        let bound = bound(during)?;
+        let members = self.choose(cluster, who).await?;
+        for member in &members {
+            self.world.cluster.cut_network(NAMESPACE, member, true).map_err(anyhow::Error::msg)?;
+            let (world, member) = (self.world.clone(), member.clone());
+            self.background.spawn(async move {
+                tokio::time::sleep(bound).await;
+                // A pod that is gone by now has nothing to be joined to.
+                let _ = world.cluster.cut_network(NAMESPACE, &member, false);
+            });
+        }
+        Ok(members.join(", "))
+    }
+
+    /// Kind, name and version of every object, those aside that only say that somebody is alive.
+    fn versions(&self) -> Vec<String> {
+        self.world.cluster.shared.run(|_, server| {
+            let alive = ["leases", "nodes", "events"];
+            let watched: Vec<_> = server
+                .resources()
+                .filter(|info| !alive.contains(&info.name.plural.as_str()))
+                .map(|info| info.name.clone())
+                .collect();
+            let all = watched.iter().flat_map(|name| {
+                server.peek_all(name, None).into_iter().map(move |found| {
+                    format!("{} {} at version {}", name.plural, object::name(&found), object::version(&found))
+                })
+            });
+            all.collect()
+        })
+    }
+}
+
+fn bound(text: &str) -> anyhow::Result<Duration> {
+    let parsed = parse_bound(text).map_err(anyhow::Error::msg)?;
+    parsed.try_into().context("a bound must not be negative")
+}
+
+fn patience(step: &Step) -> Duration {
+    let own = match step {
+        Step::Wait { within, .. }
+        | Step::Gone { within, .. }
+        | Step::Objects { within, .. }
+        | Step::Members { within, .. } => within,
+        Step::Stays { during, .. } | Step::Quiet { during } => during,
+        _ => return STEP_PATIENCE,
+    };
+    STEP_PATIENCE + bound(own).unwrap_or_default()
+}
+
+fn conditions(texts: &[String]) -> anyhow::Result<Vec<Condition>> {
+    texts.iter().map(|text| text.parse().map_err(anyhow::Error::msg)).collect()
+}
+
+/// The object that a step is about.
+fn target(step: &Step) -> Option<Target> {
+    match step {
+        Step::Wait { target, .. } | Step::Stays { target, .. } | Step::Patch { target, .. } => Some(target.clone()),
+        Step::Members { cluster, .. }
+        | Step::Write { cluster, .. }
+        | Step::Compare { cluster, .. }
+        | Step::Kill { cluster, .. }
+        | Step::DestroyData { cluster, .. }
+        | Step::DeletePod { cluster, .. }
+        | Step::Isolate { cluster, .. } => Some(Target { kind: "EtcdCluster".to_owned(), name: cluster.clone() }),
+        _ => None,
+    }
+}
+
+/// A step, in words.
+pub fn sentence(step: &Step) -> String {
+    let who = |who: &Who, cluster: &str| match who {
+        Who::Leader => format!("the leader of {cluster}"),
+        Who::Follower => format!("a follower of {cluster}"),
+        Who::All => format!("every member of {cluster}"),
+    };
+    let named = |target: &Target| format!("{} {}", target.kind, target.name);
+    let objects = |manifest: &str| {
+        let read = documents(&manifest.replace("${", "").replace('}', "")).or_else(|_| documents(manifest));
+        let name = |found: &Value| format!("{} {}", object::text(found, "/kind"), object::name(found));
+        read.unwrap_or_default().iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    match step {
+        Step::Phase(name) => name.clone(),
+        Step::Show(command) => format!("look: {command}"),
+        Step::Apply(manifest) => format!("apply {}", objects(manifest)),
+        Step::Rejected { manifest, .. } => format!("{} is refused", objects(manifest)),
+        Step::Patch { target, merge } => format!("patch {} with {merge}", named(target)),
+        Step::Delete { target } => format!("delete {}", named(target)),
+        Step::Wait { target, until, .. } => format!("{} has {}", named(target), until.join(", ")),
+        Step::Stays { target, conditions, during } => {
+            format!("{} keeps {} for {during}", named(target), conditions.join(", "))
+        }
+        Step::Gone { target, cluster, .. } => match cluster {
+            Some(cluster) => format!("no {} of {cluster} is left", target.kind),
+            None => format!("{} is gone", named(target)),
+        },
+        Step::Write { cluster, keys, .. } => format!("write {keys} keys to {cluster}, each acknowledged"),
+        Step::Mark { name } => format!("remember this moment as {name}"),
+        Step::Compare { cluster, at: None } => format!("compare every key of {cluster}"),
+        Step::Compare { cluster, at: Some(mark) } => format!("compare every key of {cluster} with {mark}"),
+        Step::Kill { cluster, who: whom } => format!("kill {}", who(whom, cluster)),
+        Step::DestroyData { cluster, who: whom } => format!("destroy the data of {}", who(whom, cluster)),
+        Step::DeletePod { cluster, who: whom } => format!("delete the pod of {}", who(whom, cluster)),
+        Step::LoseCluster { cluster } => format!("lose every pod and every volume of {cluster}"),
+        Step::KillOperator => "kill the operator".to_owned(),
+        Step::Isolate { cluster, who: whom, during } => format!("cut off {} for {during}", who(whom, cluster)),
+        Step::PutObject { path, .. } => format!("put an object at {path}"),
+        Step::Objects { prefix, at_least, at_most, .. } => match at_least == at_most {
+            true => format!("{at_least} objects are under {prefix}"),
+            false => format!("{at_least} to {at_most} objects are under {prefix}"),
+        },
+        Step::Members { cluster, healthy, version, .. } => {
+            let version = version.as_ref().map(|version| format!(", all of them {version}")).unwrap_or_default();
+            format!("{cluster} has {healthy} healthy members{version}")
+        }
+        Step::Quiet { during } => format!("nothing is written for {during}"),
+    }
+}

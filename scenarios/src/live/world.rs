@@ -1,0 +1,107 @@
+//! Everything that a case runs against, inside the sandbox: the Kubernetes API with its kubelets, the S3 server, the operator.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fake_k8s::controllers::object;
+use fake_k8s::process::cluster::{Cluster, ClusterConfig};
+use fake_k8s::server::{Request, ResourceName, Server, Status};
+use serde_json::Value;
+
+use super::operator::Operator;
+use super::programs::{Programs, images};
+use super::store::Store;
+
+/// Where all objects of a case live.
+pub const NAMESPACE: &str = "default";
+/// How long the operator may take to serve its kinds.
+const PATIENCE: Duration = Duration::from_secs(60);
+const GROUP: &str = "etcd.database.coreos.com";
+
+/// The world of one case.
+#[derive(Debug)]
+pub struct World {
+    /// The Kubernetes API and the pods.
+    pub cluster: Cluster,
+    /// The operator.
+    pub operator: Operator,
+    /// The S3 server.
+    pub store: Store,
+}
+
+impl World {
+    /// Starts everything; returns when our kinds are served and the bucket can be opened.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub async fn start(
+        programs: &Programs,
+        logs: &Path,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> anyhow::Result<Self> {
+        let config = ClusterConfig { listeners, ..ClusterConfig::new(Arc::new(images(programs))) };
+        let data = config.run_dir.join("store");
+        let cluster = Cluster::start(config).await.context("the Kubernetes API did not start")?;
+        let operator = Operator::start(&programs.operator, &cluster.kubeconfig, logs)?;
+        let store = Store::start(&programs.minio, &data, logs).await?;
+        let world = Self { cluster, operator, store };
+        for (plural, body) in Store::objects() {
+            world.handle(&Request::create(ResourceName::core(plural), NAMESPACE, body))?;
+        }
+        world.handle(&Request::create(ResourceName::core("secrets"), NAMESPACE, world.store.secret()))?;
+        let start = Instant::now();
+        let served = |server: &Server| {
+            let plurals = ["etcdclusters", "etcdbackups", "etcdrestores"];
+            plurals.iter().all(|plural| server.resource(GROUP, "v1beta2", plural).is_some())
+        };
+        while !world.cluster.shared.run(|_, server| served(server)) {
+            if start.elapsed() > PATIENCE {
+                bail!("the operator did not create its kinds in {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(world)
+    }
+
+    /// One request to the API.
+    ///
+    /// # Errors
+    /// The API's answer when it says no.
+    pub fn handle(&self, request: &Request) -> Result<Value, Status> {
+        self.cluster.shared.run(|now, server| server.handle(now, request))
+    }
+
+    /// An object of a kind.
+    pub fn find(&self, kind: &str, name: &str) -> Option<Arc<Value>> {
+        self.cluster.shared.run(|_, server| server.peek(&resource(kind), NAMESPACE, name))
+    }
+
+    /// All objects of a kind; with a cluster's name, only those that carry its label.
+    pub fn all(&self, kind: &str, cluster: Option<&str>) -> Vec<Arc<Value>> {
+        let mut all = self.cluster.shared.run(|_, server| server.peek_all(&resource(kind), Some(NAMESPACE)));
+        all.retain(|found| {
+            cluster.is_none_or(|cluster| object::text(found, "/metadata/labels/etcd_cluster") == cluster)
+        });
+        all
+    }
+
+    /// Ends everything; the operator first, so that it sees the others while it gives its leases back.
+    pub async fn stop(self) {
+        self.operator.stop().await;
+        self.cluster.shutdown().await;
+        self.store.stop().await;
+    }
+}
+
+/// The resource of a kind.
+pub fn resource(kind: &str) -> ResourceName {
+    match kind {
+        "EtcdCluster" | "EtcdBackup" | "EtcdRestore" => {
+            ResourceName::new(GROUP, "v1beta2", format!("{}s", kind.to_lowercase()))
+        }
+        "Endpoints" => ResourceName::core("endpoints"),
+        other => ResourceName::core(format!("{}s", other.to_lowercase())),
+    }
+}

@@ -1,0 +1,175 @@
+//! `scenarios`: lists, checks and runs the cases; `scenarios demo` is one of them, for watching.
+//!
+//! Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 130 interrupted.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+#![allow(clippy::disallowed_methods, reason = "the time that a case takes is told to a person")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand, ValueEnum};
+use fake_k8s::process::sandbox;
+use scenarios::cases::{self, Case};
+use scenarios::live::display::{Mode, seconds};
+use scenarios::live::inside::{self, End};
+use scenarios::live::lane;
+use sim::scenario::Lane;
+
+const DEMO: &str = "demo/from-nothing-to-restored";
+
+/// Runs the cases under scenarios/cases: worlds, what goes wrong in them, and what must hold.
+#[derive(Parser)]
+#[command(name = "scenarios")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the cases.
+    List,
+    /// Checks that all case files are as they should be, without running them.
+    Check,
+    /// Runs cases.
+    Run {
+        /// What is real.
+        #[arg(long, value_enum)]
+        lane: LaneName,
+        /// Cases or topics; all of them when none is given.
+        cases: Vec<String>,
+    },
+    /// From nothing to a healthy etcd, a backup and a restore, with real etcd processes.
+    Demo,
+    /// What `run` and `demo` start for each case.
+    #[command(hide = true)]
+    Inside {
+        /// The case.
+        case: String,
+        /// Where logs go.
+        #[arg(long)]
+        logs: PathBuf,
+        /// Somebody watches.
+        #[arg(long)]
+        watched: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LaneName {
+    /// Everything around the operator's logic is simulated.
+    Model,
+    /// The built operator, real etcd, a real S3 server.
+    Live,
+}
+
+fn main() -> ExitCode {
+    sandbox::dispatch();
+    let result = match Cli::parse().command {
+        Command::List => list(),
+        Command::Check => check(),
+        Command::Run { lane, cases } => run(lane, &cases),
+        Command::Demo => demo(),
+        Command::Inside { case, logs, watched } => run_inside(&case, &logs, watched),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("scenarios: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    for case in cases::all()? {
+        let lanes: Vec<&str> = case.scenario.lanes.iter().map(|lane| lane_name(*lane)).collect();
+        println!("{:<60} {:<12} {}", case.path, lanes.join(","), case.scenario.about);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn lane_name(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Model => "model",
+        Lane::Live => "live",
+    }
+}
+
+fn check() -> anyhow::Result<ExitCode> {
+    let all = cases::all()?;
+    let mut bad = 0;
+    for case in &all {
+        let faults = case.faults();
+        bad += usize::from(!faults.is_empty());
+        faults.iter().for_each(|fault| println!("{}: {fault}", case.path));
+    }
+    println!("{} passed, {bad} failed", all.len() - bad);
+    Ok(ExitCode::from(u8::from(bad > 0)))
+}
+
+fn run(lane: LaneName, names: &[String]) -> anyhow::Result<ExitCode> {
+    let wanted = match lane {
+        LaneName::Model => Lane::Model,
+        LaneName::Live => Lane::Live,
+    };
+    let chosen: Vec<Case> = match cases::chosen(names) {
+        Ok(chosen) => chosen.into_iter().filter(|case| case.is_in(wanted)).collect(),
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    if wanted == Lane::Live {
+        lane::prepare(&chosen, &|sentence| eprintln!("{sentence}"))?;
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for case in &chosen {
+        let start = Instant::now();
+        let (code, said) = match wanted {
+            Lane::Model => scenarios::model::run(case).map_or((0, String::new()), |why| (1, why)),
+            Lane::Live => lane::run(case, false).map(|outcome| (outcome.code, outcome.said))?,
+        };
+        if code == 130 {
+            println!("interrupted in {}", case.path);
+            return Ok(ExitCode::from(130));
+        }
+        let verdict = if code == 0 { "ok" } else { "FAILED" };
+        println!("{verdict:<7} {:<60} {:>8}", case.path, seconds(start.elapsed()));
+        if code == 0 {
+            passed += 1;
+        } else {
+            failed += 1;
+            said.lines().for_each(|line| println!("    {line}"));
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+fn demo() -> anyhow::Result<ExitCode> {
+    let chosen = cases::chosen(&[DEMO.to_owned()])?;
+    let case = chosen.first().context("the demo's case is not there")?;
+    lane::prepare(&chosen, &|sentence| println!("{sentence}"))?;
+    let start = Instant::now();
+    let outcome = lane::run(case, true)?;
+    print!("{}", outcome.said);
+    match outcome.code {
+        0 => println!("\nThe demo passed in {}. Nothing of it is left.", seconds(start.elapsed())),
+        130 => println!("\nInterrupted. Nothing of it is left."),
+        _ => println!("\nThe demo FAILED after {}.", seconds(start.elapsed())),
+    }
+    Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
+}
+
+fn run_inside(name: &str, logs: &std::path::Path, watched: bool) -> anyhow::Result<ExitCode> {
+    // Whoever started this may be killed: then this ends too, and with it all that it made.
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).context("cannot end with its parent")?;
+    let chosen = cases::chosen(&[name.to_owned()])?;
+    let case = chosen.iter().find(|case| case.path == name).context("a case, not a topic")?;
+    let mode = if watched { Mode::for_watching() } else { Mode::Silent };
+    Ok(match inside::run(case, mode, logs)? {
+        End::Passed => ExitCode::SUCCESS,
+        End::Failed => ExitCode::FAILURE,
+        End::Interrupted => ExitCode::from(130),
+    })
+}
