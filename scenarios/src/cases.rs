@@ -11,6 +11,9 @@ use sim::scenario::{Lane, Scenario, Step, fill, parse_bound};
 
 use crate::live::condition::Condition;
 
+/// What every lane can fill in, besides the newest object.
+const PLACEHOLDERS: [&str; 4] = ["STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "AGENT_IMAGE"];
+
 /// A case with where it came from.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -121,7 +124,7 @@ fn faults_of(step: &Step) -> Vec<String> {
         _ => {}
     }
     let newest = |prefix: &str| Ok(format!("{prefix}-newest"));
-    let unusable = |manifest: &str| match fill(manifest, "http://store:9000", "image:1", newest) {
+    let unusable = |manifest: &str| match fill(manifest, &PLACEHOLDERS.map(|name| (name, "value")), newest) {
         Err(fault) => Some(fault),
         Ok(filled) => documents(&filled).err().map(|error| format!("{error:#}")),
     };

@@ -2,8 +2,8 @@
 //!
 //! A scenario is a list of steps, carried out one after the other. Objects live in namespace `default` unless a manifest
 //! says otherwise. Two buckets named `backups` and `other` exist in the lane's object store, and Secret
-//! `store-credentials` opens them; a lane replaces the placeholders `${STORE_ENDPOINT}`, `${AGENT_IMAGE}` and
-//! `${NEWEST:<bucket>/<prefix>}` in manifests (see [`fill`]).
+//! `store-credentials` opens them. A lane replaces placeholders in manifests (see [`fill`]): `${STORE_ENDPOINT}`,
+//! `${STORE_USER}` and `${STORE_PASSWORD}` (what is in that Secret), `${AGENT_IMAGE}`, `${NEWEST:<bucket>/<prefix>}`.
 //! A step that cannot come true within its bound fails the scenario and says what was seen last.
 
 use serde::{Deserialize, Serialize};
@@ -242,15 +242,14 @@ pub enum ObjectContent {
     },
 }
 
-/// A manifest with its placeholders replaced. `newest` answers with `<bucket>/<key>` of the object under a
-/// `<bucket>/<prefix>` that was written last, manifests aside.
+/// A manifest with its placeholders replaced: those of `values` by name, and `${NEWEST:<bucket>/<prefix>}` by what
+/// `newest` answers: `<bucket>/<key>` of the object so named that was written last, manifests aside.
 ///
 /// # Errors
 /// When a placeholder is not known or not closed, or there is no newest object.
 pub fn fill(
     manifest: &str,
-    store_endpoint: &str,
-    agent_image: &str,
+    values: &[(&str, &str)],
     mut newest: impl FnMut(&str) -> Result<String, String>,
 ) -> Result<String, String> {
     let mut filled = String::new();
@@ -258,11 +257,10 @@ pub fn fill(
     while let Some((before, after)) = rest.split_once("${") {
         let (name, after) = after.split_once('}').ok_or("a placeholder is not closed")?;
         filled.push_str(before);
-        match (name, name.strip_prefix("NEWEST:")) {
-            ("STORE_ENDPOINT", _) => filled.push_str(store_endpoint),
-            ("AGENT_IMAGE", _) => filled.push_str(agent_image),
-            (_, Some(prefix)) => filled.push_str(&newest(prefix)?),
-            _ => return Err(format!("`${{{name}}}` is no placeholder of manifests")),
+        match (values.iter().find(|(known, _)| *known == name), name.strip_prefix("NEWEST:")) {
+            (Some((_, value)), _) => filled.push_str(value),
+            (None, Some(prefix)) => filled.push_str(&newest(prefix)?),
+            (None, None) => return Err(format!("`${{{name}}}` is no placeholder of manifests")),
         }
         rest = after;
     }
@@ -293,11 +291,12 @@ mod tests {
     #[test]
     fn placeholders_are_replaced_and_unknown_ones_named() {
         let newest = |prefix: &str| Ok(format!("{prefix}_v7"));
-        let filled = fill("a ${STORE_ENDPOINT} b ${NEWEST:backups/x} ${AGENT_IMAGE}", "http://s", "i:1", newest);
+        let values = [("STORE_ENDPOINT", "http://s"), ("AGENT_IMAGE", "i:1")];
+        let filled = fill("a ${STORE_ENDPOINT} b ${NEWEST:backups/x} ${AGENT_IMAGE}", &values, newest);
         assert_eq!(filled.as_deref(), Ok("a http://s b backups/x_v7 i:1"));
-        assert_eq!(fill("$x {y}", "", "", newest).as_deref(), Ok("$x {y}"));
-        assert!(fill("${STORE}", "", "", newest).unwrap_err().contains("`${STORE}` is no placeholder"));
-        assert!(fill("${STORE", "", "", newest).unwrap_err().contains("not closed"));
+        assert_eq!(fill("$x {y}", &values, newest).as_deref(), Ok("$x {y}"));
+        assert!(fill("${STORE}", &values, newest).unwrap_err().contains("`${STORE}` is no placeholder"));
+        assert!(fill("${STORE_ENDPOINT", &values, newest).unwrap_err().contains("not closed"));
     }
 
     #[test]

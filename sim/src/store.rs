@@ -49,12 +49,17 @@ pub struct StoreFaults {
 /// Buckets that exist.
 pub const BUCKETS: &[&str] = &["backups", "other"];
 
+/// Access key of S3 and OSS.
+pub const USER: &str = "sim";
+/// Secret key of S3 and OSS.
+pub const PASSWORD: &str = "sim-secret";
+
 /// What opens the store: keys and values of the Secret.
 pub const CREDENTIALS: &[(&str, &str)] = &[
     ("credentials", "[default]\naws_access_key_id = sim\naws_secret_access_key = sim-secret\n"),
     ("config", "[default]\nregion = us-east-1\n"),
-    ("accessKeyID", "sim"),
-    ("accessKeySecret", "sim-secret"),
+    ("accessKeyID", USER),
+    ("accessKeySecret", PASSWORD),
     ("storage-account", "sim"),
     ("storage-key", "c2ltLXNlY3JldA=="),
     ("access-token", "sim-token"),

@@ -260,7 +260,13 @@ fn documents(shared: &Shared, text: &str) -> Result<Vec<Value>, Violation> {
         let last = backups.max_by_key(|(key, stored)| (stored.modified, key.clone()));
         last.map(|(key, _)| format!("{bucket}/{key}")).ok_or_else(|| format!("there is no object under {prefix}"))
     };
-    let filled = fill(text, "http://store:9000", crate::operator::AGENT_IMAGE, newest).map_err(unusable)?;
+    let values = [
+        ("STORE_ENDPOINT", "http://store:9000"),
+        ("STORE_USER", crate::store::USER),
+        ("STORE_PASSWORD", crate::store::PASSWORD),
+        ("AGENT_IMAGE", crate::operator::AGENT_IMAGE),
+    ];
+    let filled = fill(text, &values, newest).map_err(unusable)?;
     let parts = filled.split("\n---").map(|part| part.trim_start_matches("---").trim()).filter(|part| !part.is_empty());
     parts.map(|part| serde_saphyr::from_str(part).map_err(|error| unusable(format!("no YAML: {error}")))).collect()
 }

@@ -168,7 +168,14 @@ impl Run {
             newest.insert(prefix.to_owned(), format!("{bucket}/{}", last.key));
         }
         let answer = |prefix: &str| newest.get(prefix).cloned().ok_or_else(|| format!("no object under {prefix}"));
-        fill(manifest, &Store::endpoint(), AGENT_IMAGE, answer).map_err(anyhow::Error::msg)
+        let (endpoint, store) = (Store::endpoint(), &self.world.store);
+        let values = [
+            ("STORE_ENDPOINT", endpoint.as_str()),
+            ("STORE_USER", &store.user),
+            ("STORE_PASSWORD", &store.password),
+            ("AGENT_IMAGE", AGENT_IMAGE),
+        ];
+        fill(manifest, &values, answer).map_err(anyhow::Error::msg)
     }
 
     /// As a user does: with the real kubectl where there is one.

@@ -37,8 +37,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Store {
     child: Child,
-    user: String,
-    password: String,
+    /// Its access key.
+    pub user: String,
+    /// Its secret key.
+    pub password: String,
 }
 
 /// An object in a bucket.
