@@ -69,12 +69,18 @@ pub(super) fn why_start_over(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObse
     if etcd.quorum_read.known().is_some() {
         return None;
     }
-    let lost = lineage.seeds.iter().enumerate().find_map(|(index, seed)| {
-        let later = &lineage.seeds[index + 1..];
-        why_seed_lost(pass, seed, later, &lineage.token).map(|why| format!("seed {seed}: {why}"))
-    });
+    let lost = why_incomplete(pass, lineage);
     let has_leader = lineage.seeds.iter().any(|seed| etcd.status(seed).is_some_and(|status| status.leader.is_some()));
     lost.or_else(|| if has_leader { None } else { why_outdated(pass, lineage) })
+}
+
+/// Which seed of an attempt lost its disk. An attempt at a restore is thrown away for it even when the others have a
+/// quorum: it is confirmed with all of its seeds or not at all, and until then nobody has written to it.
+pub(super) fn why_incomplete(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
+    lineage.seeds.iter().enumerate().find_map(|(index, seed)| {
+        let later = &lineage.seeds[index + 1..];
+        why_seed_lost(pass, seed, later, &lineage.token).map(|why| format!("seed {seed}: {why}"))
+    })
 }
 
 fn own_pod<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a PodObserved> {
@@ -130,7 +136,10 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             Some(pod) if pod.deleting => pass.wait(Waiting::ObjectGone { kind: "Pod", name: seed.clone() }),
             Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
             Some(pod) if !pod.running => {
-                pass.wait(Waiting::PodStart { pod: seed.clone(), why: pod.why_not_running.clone().unwrap_or_default() });
+                pass.wait(Waiting::PodStart {
+                    pod: seed.clone(),
+                    why: pod.why_not_running.clone().unwrap_or_default(),
+                });
             }
             Some(_) => {}
             None => {

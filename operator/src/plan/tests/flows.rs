@@ -634,6 +634,24 @@ fn a_restore_that_is_called_off_leaves_the_old_cluster_as_it_was() {
     assert_eq!((world.pods.len(), world.volumes.len()), (3, 3));
 }
 
+/// Found by the simulator: with a quorum of two the attempt was neither confirmed (it wants all three) nor thrown away.
+#[test]
+fn a_restore_whose_seed_lost_its_disk_starts_over_although_the_others_have_a_quorum() {
+    let mut world = World::formed(3, true, "3.6.10");
+    world.desired.restore = Some(restore("r", 1_000_000));
+    world.run_passes(2);
+    let attempt = world.record.restore.clone().unwrap().lineage;
+    // Wiped while it ran: the agent finds the directory empty when the container restarts.
+    let seed = world.pods.get_mut(&attempt.seeds[0]).unwrap();
+    (seed.seen.data_lost, seed.seen.running, seed.seen.ready) = (true, false, false);
+    world.run_passes(2);
+    world.desired.restore = Some(restore("r", 100));
+    world.run();
+    let lineage = world.record.lineage.clone().unwrap();
+    assert_eq!((lineage.restored_from.as_deref(), lineage.attempt), (Some("r"), attempt.attempt + 1));
+    assert!(world.record.restore.is_none() && is_ready(&world));
+}
+
 #[test]
 fn a_cluster_that_lost_everything_is_restored() {
     let mut world = World::formed(3, false, "3.6.10");
