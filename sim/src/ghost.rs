@@ -60,7 +60,7 @@ pub fn look(world: &mut World) {
             }
         }
         if world.etcds.formed_at(cluster).is_some() && !world.ghost.hopeless.contains(&cluster) {
-            let (intact, voters) = disks(world, cluster);
+            let (intact, voters) = (disks(world, cluster).0 + unstarted(world, cluster), disks(world, cluster).1);
             if intact < voters / 2 + 1 {
                 world.note("ghost", format!("lineage {cluster} has lost a quorum of its disks: {intact} of {voters}"));
                 world.ghost.hopeless.insert(cluster);
@@ -80,6 +80,13 @@ pub fn disks(world: &World, cluster: ClusterId) -> (usize, usize) {
     let voters = state.voters();
     let intact = voters.iter().filter(|voter| volume_of(world, cluster, **voter).is_some()).count();
     (intact, voters.len())
+}
+
+/// Voters that never had a disk: added without a learner's time, below etcd 3.4. Nothing of theirs can be lost.
+fn unstarted(world: &World, cluster: ClusterId) -> usize {
+    let members = world.etcds.configuration(cluster).map(|state| state.members.values());
+    let voters = members.into_iter().flatten().filter(|member| !member.learner);
+    voters.filter(|member| !member.has_started() && volume_of(world, cluster, member.id).is_none()).count()
 }
 
 /// The directory that holds a member's data.
