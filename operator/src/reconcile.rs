@@ -1,8 +1,9 @@
 //! One pass over an EtcdCluster: observe, validate, plan, status, apply. Generic over ports; what every lane runs.
 //!
 //! A pass looks twice before it acts: first at the cache, which costs nothing and may be old. Only if that look finds
-//! something to do are the objects read anew, through a quorum, and planned again; steps are taken from the second plan
-//! alone. A converged fleet thus neither writes nor reads anything but etcd's own status.
+//! something to do or to say are the objects read anew, through a quorum, and planned again; steps are taken from the
+//! second plan alone, and status is written over what was just read. A converged fleet thus neither writes nor reads
+//! anything but etcd's own status.
 
 use jiff::SignedDuration;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,8 +96,7 @@ pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<Sign
     let cached = View::cached(&context.cache.lock().unwrap_or_else(PoisonError::into_inner), key);
     let Some(view) = cached else { return Ok(None) };
     let glance = look(context, view).await?;
-    if glance.plan.steps.is_empty() && glance.plan.record == glance.observed.record {
-        write_status(context, &glance).await?;
+    if glance.plan.steps.is_empty() && new_status(context, &glance).is_none() {
         return Ok(Some(glance.plan.poll_after()));
     }
     let read = View::read(context.ports.kubernetes.as_ref(), key).await.map_err(ReconcileError::Read)?;
@@ -129,13 +129,17 @@ async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
     })
 }
 
-/// Writes what was found and what must be remembered, before anything is done.
-async fn write_status(context: &Context, look: &Look) -> Result<(), ReconcileError> {
+/// What status should say, if it does not say so already. It holds what must be remembered, too.
+fn new_status(context: &Context, look: &Look) -> Option<EtcdClusterStatus> {
     let now = context.ports.clock.now();
     let status = status::status(&look.previous, &look.desired, &look.observed, &look.plan, now);
-    if look.view.cluster.status.as_ref() == Some(&status) || look.view.cluster.metadata.deletion_timestamp.is_some() {
-        return Ok(());
-    }
+    let is_new = look.view.cluster.status.as_ref() != Some(&status);
+    (is_new && look.view.cluster.metadata.deletion_timestamp.is_none()).then_some(status)
+}
+
+/// Writes what was found and what must be remembered, before anything is done.
+async fn write_status(context: &Context, look: &Look) -> Result<(), ReconcileError> {
+    let Some(status) = new_status(context, look) else { return Ok(()) };
     let cluster = EtcdCluster { status: Some(status), ..look.view.cluster.as_ref().clone() };
     let written = context.ports.kubernetes.replace_status(&cluster.into_object()).await;
     written.map(drop).map_err(ReconcileError::Status)
