@@ -7,9 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use sim::scenario::{Lane, Scenario, Step, fill, parse_bound};
-
-use crate::live::condition::Condition;
+use sim::scenario::{Condition, Lane, Scenario, Step, fill, parse_bound};
 
 /// What every lane can fill in, besides the newest object.
 const PLACEHOLDERS: [&str; 4] = ["STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "AGENT_IMAGE"];

@@ -5,7 +5,6 @@
 //! [`inside`] is that process in its sandbox (docs/adr/0011): it makes a [`world`] and carries out the [`steps`].
 #![allow(clippy::disallowed_methods, reason = "real processes live in the time of this machine")]
 
-pub mod condition;
 pub mod display;
 mod etcd;
 pub mod inside;
@@ -17,4 +16,5 @@ mod programs;
 pub mod runs;
 mod steps;
 mod store;
+pub mod up;
 mod world;

@@ -4,7 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 #![allow(clippy::disallowed_methods, reason = "the time that a case takes is told to a person")]
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use fake_k8s::process::sandbox;
 use scenarios::cases::{self, Case};
 use scenarios::live::display::{Mode, seconds};
 use scenarios::live::inside::{self, End};
-use scenarios::live::lane;
+use scenarios::live::{lane, up};
 use sim::scenario::Lane;
 
 const DEMO: &str = "demo/from-nothing-to-restored";
@@ -43,6 +44,22 @@ enum Command {
     },
     /// From nothing to a healthy etcd, a backup and a restore, with real etcd processes.
     Demo,
+    /// A Kubernetes to play with, the operator and an S3 server in it, until Ctrl-C.
+    Up {
+        /// Where the API listens for kubectl; port 0 takes a free one.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
+    /// What `up` starts.
+    #[command(hide = true)]
+    InsideUp {
+        /// As there.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where logs go.
+        #[arg(long)]
+        logs: PathBuf,
+    },
     /// What `run` and `demo` start for each case.
     #[command(hide = true)]
     Inside {
@@ -51,9 +68,9 @@ enum Command {
         /// Where logs go.
         #[arg(long)]
         logs: PathBuf,
-        /// Somebody watches.
+        /// Nobody watches.
         #[arg(long)]
-        watched: bool,
+        silent: bool,
     },
 }
 
@@ -72,7 +89,9 @@ fn main() -> ExitCode {
         Command::Check => check(),
         Command::Run { lane, cases } => run(lane, &cases),
         Command::Demo => demo(),
-        Command::Inside { case, logs, watched } => run_inside(&case, &logs, watched),
+        Command::Up { listen } => up(listen),
+        Command::InsideUp { listen, logs } => end_with_parent().and_then(|()| up::run(listen, &logs)).map(code_of),
+        Command::Inside { case, logs, silent } => run_inside(&case, &logs, silent),
     };
     result.unwrap_or_else(|error| {
         eprintln!("scenarios: {error:#}");
@@ -161,15 +180,31 @@ fn demo() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
 }
 
-fn run_inside(name: &str, logs: &std::path::Path, watched: bool) -> anyhow::Result<ExitCode> {
-    // Whoever started this may be killed: then this ends too, and with it all that it made.
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).context("cannot end with its parent")?;
+fn up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
+    up::prepare(&|sentence| println!("{sentence}"))?;
+    let outcome = lane::up(listen)?;
+    print!("{}", outcome.said);
+    // Ctrl-C is how it ends.
+    Ok(if outcome.code == 130 { ExitCode::SUCCESS } else { ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)) })
+}
+
+/// Whoever started this may be killed: then this ends too, and with it all that it made.
+fn end_with_parent() -> anyhow::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).context("cannot end with its parent")
+}
+
+fn run_inside(name: &str, logs: &Path, silent: bool) -> anyhow::Result<ExitCode> {
+    end_with_parent()?;
     let chosen = cases::chosen(&[name.to_owned()])?;
     let case = chosen.iter().find(|case| case.path == name).context("a case, not a topic")?;
-    let mode = if watched { Mode::for_watching() } else { Mode::Silent };
-    Ok(match inside::run(case, mode, logs)? {
+    let mode = if silent { Mode::Silent } else { Mode::for_watching() };
+    inside::run(case, mode, logs).map(code_of)
+}
+
+fn code_of(end: End) -> ExitCode {
+    match end {
         End::Passed => ExitCode::SUCCESS,
         End::Failed => ExitCode::FAILURE,
         End::Interrupted => ExitCode::from(130),
-    })
+    }
 }

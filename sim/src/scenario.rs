@@ -8,6 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
+mod condition;
+
+pub use condition::Condition;
+
 /// One scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -1,6 +1,5 @@
 //! The user of a run: carries out the steps of the scenario language in the model lane, and waits for what it waits for.
 
-pub mod expression;
 pub mod keys;
 
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::course::{Act, Course};
 use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
-use crate::scenario::{ObjectContent, Step, Target, Who, fill, parse_bound};
+use crate::scenario::{Condition, ObjectContent, Step, Target, Who, fill, parse_bound};
 use crate::world::{Shared, World};
 
 /// How long a cluster that cannot be helped has to say so.
@@ -299,7 +298,7 @@ fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String
     let object = world.server.peek(&resource(&target.kind), NAMESPACE, &target.name);
     let Some(object) = object else { return Some(format!("{} {} does not exist", target.kind, target.name)) };
     conditions.iter().find_map(|condition| {
-        let what = expression::unmet(&object, condition)?;
+        let what = condition.parse::<Condition>().map_or_else(Some, |parsed| parsed.unmet(&object))?;
         Some(format!("{} {}: {what}; status: {}", target.kind, target.name, object["status"]))
     })
 }

@@ -21,7 +21,8 @@ pub const CASE_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Lines of the operator's log that are shown when a case fails.
 const LOG_LINES: usize = 25;
 const REFRESH: Duration = Duration::from_millis(500);
-const NO_SANDBOX: &str = "the live lane needs a sandbox of namespaces (docs/adr/0011-sandbox-of-the-live-lane.md)";
+/// What to say when the kernel has no sandbox for us.
+pub const NO_SANDBOX: &str = "the live lane needs a sandbox of namespaces (docs/adr/0011-sandbox-of-the-live-lane.md)";
 
 /// What became of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

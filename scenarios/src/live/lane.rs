@@ -6,6 +6,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -42,55 +44,64 @@ pub fn prepare(cases: &[Case], report: crate::binaries::Report<'_>) -> anyhow::R
 /// # Errors
 /// When the process cannot be started.
 pub fn run(case: &Case, watched: bool) -> anyhow::Result<Outcome> {
+    let arguments = ["inside".to_owned(), case.path.clone()];
+    supervise(&case.path, &arguments, watched, Some(CASE_PATIENCE))
+}
+
+/// Runs `scenarios up` in a process of its own, until it is asked to end.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn up(listen: std::net::SocketAddr) -> anyhow::Result<Outcome> {
+    supervise("up", &["inside-up".to_owned(), "--listen".to_owned(), listen.to_string()], true, None)
+}
+
+fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<Duration>) -> anyhow::Result<Outcome> {
     // On this thread: the case's process ends with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // What a process of the case leaves behind becomes a child of this one, and is seen.
     nix::sys::prctl::set_child_subreaper(true).context("cannot watch for what is left")?;
-    let logs = runs::make(&case.path)?;
-    let outcome = runtime.block_on(run_process(case, watched, &logs))?;
+    let logs = runs::make(name)?;
+    let outcome = runtime.block_on(run_process(arguments, watched, &logs, patience))?;
     if outcome.code == 0 {
         runs::remove(&logs);
     }
     Ok(outcome)
 }
 
-async fn run_process(case: &Case, watched: bool, logs: &Path) -> anyhow::Result<Outcome> {
+async fn run_process(
+    arguments: &[String],
+    watched: bool,
+    logs: &Path,
+    patience: Option<Duration>,
+) -> anyhow::Result<Outcome> {
     let own = std::env::current_exe().context("cannot find own program")?;
     let mut command = Command::new(own);
-    command.arg("inside").arg(&case.path).arg("--logs").arg(logs).stdin(Stdio::null());
+    command.args(arguments).arg("--logs").arg(logs).stdin(Stdio::null());
     // A group of its own: Ctrl-C on a terminal reaches this process only, which hands it on once.
     command.process_group(0);
-    if watched {
-        command.arg("--watched");
-    } else {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if !watched {
+        command.arg("--silent").stdout(Stdio::piped()).stderr(Stdio::piped());
     }
     let child = command.spawn().context("cannot start a process for the case")?;
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(nix::unistd::Pid::from_raw);
-    let mut signals = [
-        (signal(SignalKind::interrupt())?, nix::sys::signal::Signal::SIGINT),
-        (signal(SignalKind::terminate())?, nix::sys::signal::Signal::SIGTERM),
-        (signal(SignalKind::hangup())?, nix::sys::signal::Signal::SIGTERM),
-    ];
-    let [(interrupt, int), (terminate, term), (hangup, hup)] = &mut signals;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
+    let forever = Duration::from_secs(365 * 24 * 60 * 60);
+    let mut deadline = std::pin::pin!(tokio::time::sleep(patience.map_or(forever, |patience| patience + GRACE)));
     let mut ending = std::pin::pin!(child.wait_with_output());
-    let mut deadline = std::pin::pin!(tokio::time::sleep(CASE_PATIENCE + GRACE));
     let mut interrupted = false;
     let output = loop {
         let handed_on = tokio::select! {
             output = &mut ending => break output.context("the process of the case is lost")?,
-            _ = interrupt.recv() => *int,
-            _ = terminate.recv() => *term,
-            _ = hangup.recv() => *hup,
-            () = &mut deadline => nix::sys::signal::Signal::SIGKILL,
+            _ = interrupt.recv() => Signal::SIGINT,
+            _ = terminate.recv() => Signal::SIGTERM,
+            _ = hangup.recv() => Signal::SIGTERM,
+            () = &mut deadline => Signal::SIGKILL,
         };
-        interrupted = true;
-        if handed_on == nix::sys::signal::Signal::SIGKILL {
-            deadline.set(tokio::time::sleep(CASE_PATIENCE));
-        } else {
-            // Whoever does not clean up in time is killed, and the kernel ends the rest.
-            deadline.set(tokio::time::sleep(GRACE));
-        }
+        interrupted |= handed_on != Signal::SIGKILL;
+        // Whoever does not clean up in time is killed, and the kernel ends the rest.
+        deadline.set(tokio::time::sleep(GRACE));
         if let Some(pid) = pid {
             // It may have ended just now, which is what is wanted.
             let _ = nix::sys::signal::kill(pid, handed_on);

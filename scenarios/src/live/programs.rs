@@ -32,6 +32,18 @@ pub struct Programs {
 /// # Errors
 /// When one cannot be had; the text says what to do.
 pub fn locate(cases: &[Case], report: binaries::Report<'_>) -> anyhow::Result<Programs> {
+    locate_where(|version| cases.iter().any(|case| case.text.contains(version)), report)
+}
+
+/// As [`locate`], with every version of etcd that there is.
+///
+/// # Errors
+/// When one cannot be had; the text says what to do.
+pub fn locate_all(report: binaries::Report<'_>) -> anyhow::Result<Programs> {
+    locate_where(|_| true, report)
+}
+
+fn locate_where(is_wanted: impl Fn(&str) -> bool, report: binaries::Report<'_>) -> anyhow::Result<Programs> {
     let own = std::env::current_exe().context("cannot find own program")?;
     let operator = own.with_file_name("etcd-operator");
     anyhow::ensure!(
@@ -42,16 +54,11 @@ pub fn locate(cases: &[Case], report: binaries::Report<'_>) -> anyhow::Result<Pr
     // Where it is, not where a link to it is: the link would lead nowhere in a container.
     let operator = operator.canonicalize().with_context(|| format!("cannot find {}", operator.display()))?;
     let mut etcds = Vec::new();
-    for package in CATALOGUE.iter().filter(|package| package.name == "etcd") {
-        if cases.iter().any(|case| case.text.contains(package.version)) {
-            etcds.push(binaries::locate("etcd", package.version, report)?);
-        }
+    for package in CATALOGUE.iter().filter(|package| package.name == "etcd" && is_wanted(package.version)) {
+        etcds.push(binaries::locate("etcd", package.version, report)?);
     }
-    let system = binaries::etcd_of_the_system();
-    etcds.extend(system.filter(|system| {
-        let known = etcds.iter().any(|etcd| etcd.version == system.version);
-        !known && cases.iter().any(|case| case.text.contains(&system.version))
-    }));
+    let system = binaries::etcd_of_the_system().filter(|system| is_wanted(&system.version));
+    etcds.extend(system.filter(|system| etcds.iter().all(|etcd| etcd.version != system.version)));
     let minio = binaries::locate("minio", minio_version(), report)?;
     let minio = minio.program("minio").context("the package of MinIO has no `minio`")?.to_owned();
     Ok(Programs { operator, minio, etcds })

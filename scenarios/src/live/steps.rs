@@ -8,10 +8,9 @@ use fake_k8s::controllers::object;
 use fake_k8s::server::{FieldValidation, Request};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sim::scenario::{Scenario, Step, Target, Who, fill, parse_bound};
+use sim::scenario::{Condition, Scenario, Step, Target, Who, fill, parse_bound};
 use tokio::task::JoinSet;
 
-use super::condition::Condition;
 use super::display::Display;
 use super::etcd;
 use super::keys::Remembered;
