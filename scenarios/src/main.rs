@@ -148,7 +148,7 @@ fn run(lane: LaneName, names: &[String]) -> anyhow::Result<ExitCode> {
             Lane::Model => scenarios::model::run(case).map_or((0, String::new()), |why| (1, why)),
             Lane::Live => lane::run(case, false).map(|outcome| (outcome.code, outcome.said))?,
         };
-        if code == 130 {
+        if code == lane::INTERRUPTED {
             println!("interrupted in {}", case.path);
             return Ok(ExitCode::from(130));
         }
@@ -174,7 +174,7 @@ fn demo() -> anyhow::Result<ExitCode> {
     print!("{}", outcome.said);
     match outcome.code {
         0 => println!("\nThe demo passed in {}. Nothing of it is left.", seconds(start.elapsed())),
-        130 => println!("\nInterrupted. Nothing of it is left."),
+        lane::INTERRUPTED => println!("\nInterrupted. Nothing of it is left."),
         _ => println!("\nThe demo FAILED after {}.", seconds(start.elapsed())),
     }
     Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
@@ -185,7 +185,11 @@ fn up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     let outcome = lane::up(listen)?;
     print!("{}", outcome.said);
     // Ctrl-C is how it ends.
-    Ok(if outcome.code == 130 { ExitCode::SUCCESS } else { ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)) })
+    Ok(if outcome.code == lane::INTERRUPTED {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(u8::try_from(outcome.code).unwrap_or(1))
+    })
 }
 
 /// Whoever started this may be killed: then this ends too, and with it all that it made.

@@ -18,6 +18,9 @@ use crate::cases::Case;
 /// How long a case may take to clean up.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// The exit code of what somebody asked to end.
+pub const INTERRUPTED: i32 = 130;
+
 /// What became of one case.
 #[derive(Debug)]
 pub struct Outcome {
@@ -63,7 +66,7 @@ fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<D
     nix::sys::prctl::set_child_subreaper(true).context("cannot watch for what is left")?;
     let logs = runs::make(name)?;
     let outcome = runtime.block_on(run_process(arguments, watched, &logs, patience))?;
-    if outcome.code == 0 {
+    if matches!(outcome.code, 0 | INTERRUPTED) {
         runs::remove(&logs);
     }
     Ok(outcome)
@@ -108,7 +111,7 @@ async fn run_process(
         }
     };
     let mut said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let mut code = if interrupted { 130 } else { code_of(output.status) };
+    let mut code = if interrupted { INTERRUPTED } else { code_of(output.status) };
     let left = left_behind();
     if !left.is_empty() {
         said.push_str(&format!("left behind: {}\n", left.join(", ")));
