@@ -2,6 +2,7 @@
 //!
 //! What it shows: that the same call means the same thing to 3.2, 3.4 and 3.6, and that every "no" arrives as the right
 //! kind of error. What it does not: lost answers (the adapter's own tests have them) and slow networks.
+#![allow(clippy::print_stdout, reason = "a test tells what it builds and where its logs are")]
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -150,7 +151,7 @@ fn is_refused<T: std::fmt::Debug>(answer: Result<T, EtcdError>, words: &str) {
     }
 }
 
-fn is_unsupported<T: std::fmt::Debug>(answer: Result<T, EtcdError>) {
+fn is_unsupported<T: std::fmt::Debug>(answer: &Result<T, EtcdError>) {
     assert!(matches!(answer, Err(EtcdError::Unsupported { .. })), "{answer:?}");
 }
 
@@ -195,7 +196,7 @@ async fn every_call_means_the_same(version: &str) {
         let (first, second) = (etcd.hash_kv(&a, revision).await, etcd.hash_kv(&b, Revision(0)).await);
         assert_eq!((first.clone().map(|(_, at)| at), first), (Ok(revision), second));
     } else {
-        is_unsupported(etcd.hash_kv(&a, revision).await);
+        is_unsupported(&etcd.hash_kv(&a, revision).await);
     }
 
     // The first endpoint is nobody's; the second takes it.
@@ -260,9 +261,9 @@ async fn membership_changes(etcd: &EtcdAdapter, cluster: &mut Cluster, modern: b
         is_refused(etcd.member_promote(&a, id).await, "");
         id
     } else {
-        is_unsupported(etcd.member_add(&a, &peer_url, true).await);
+        is_unsupported(&etcd.member_add(&a, &peer_url, true).await);
         assert_eq!(etcd.members(&a, true).await.expect("a quorum").members.len(), 2);
-        is_unsupported(etcd.member_promote(&a, MemberId(1)).await);
+        is_unsupported(&etcd.member_promote(&a, MemberId(1)).await);
         let id =
             until("the voter", async || etcd.member_add(&a, &peer_url, false).await.map_err(|error| error.to_string()))
                 .await;
@@ -288,7 +289,7 @@ async fn membership_changes(etcd: &EtcdAdapter, cluster: &mut Cluster, modern: b
         etcd.move_leader(&cluster.access(&[name]), to).await.expect("moved");
         assert_eq!(until_led(etcd, &cluster.access(&[name])).await.leader, Some(to));
     } else {
-        is_unsupported(etcd.move_leader(&cluster.access(&[name]), to).await);
+        is_unsupported(&etcd.move_leader(&cluster.access(&[name]), to).await);
     }
 
     until("the removal", async || etcd.member_remove(&a, id).await.map_err(|error| error.to_string())).await;
@@ -341,7 +342,7 @@ impl Authority {
     }
 }
 
-fn refused_by_tls<T: std::fmt::Debug>(answer: Result<T, EtcdError>) -> Result<(), String> {
+fn refused_by_tls<T: std::fmt::Debug>(answer: &Result<T, EtcdError>) -> Result<(), String> {
     match answer {
         Err(EtcdError::Unauthorised { .. }) => Ok(()),
         Err(EtcdError::Unavailable { message } | EtcdError::Ambiguous { message }) => Err(message),

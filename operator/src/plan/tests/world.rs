@@ -191,8 +191,7 @@ impl World {
 
     /// Names of the members that serve, in the order of their names.
     pub(crate) fn members(&self) -> Vec<String> {
-        let mut names: Vec<_> =
-            self.serving().members.iter().map(|member| super::super::members::name_of(member)).collect();
+        let mut names: Vec<_> = self.serving().members.iter().map(super::super::members::name_of).collect();
         names.sort();
         names
     }
