@@ -5,8 +5,11 @@
 #![allow(clippy::disallowed_methods, reason = "the time that a case takes is told to a person")]
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -39,6 +42,9 @@ enum Command {
         /// What is real.
         #[arg(long, value_enum)]
         lane: LaneName,
+        /// How many run at a time; as many as there are processors when not given.
+        #[arg(long)]
+        jobs: Option<NonZeroUsize>,
         /// Cases or topics; all of them when none is given.
         cases: Vec<String>,
     },
@@ -87,7 +93,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::List => list(),
         Command::Check => check(),
-        Command::Run { lane, cases } => run(lane, &cases),
+        Command::Run { lane, jobs, cases } => run(lane, jobs, &cases),
         Command::Demo => demo(),
         Command::Up { listen } => up(listen),
         Command::InsideUp { listen, logs } => end_with_parent().and_then(|()| up::run(listen, &logs)).map(code_of),
@@ -126,7 +132,7 @@ fn check() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(bad > 0)))
 }
 
-fn run(lane: LaneName, names: &[String]) -> anyhow::Result<ExitCode> {
+fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::Result<ExitCode> {
     let wanted = match lane {
         LaneName::Model => Lane::Model,
         LaneName::Live => Lane::Live,
@@ -141,28 +147,63 @@ fn run(lane: LaneName, names: &[String]) -> anyhow::Result<ExitCode> {
     if wanted == Lane::Live {
         lane::prepare(&chosen, &|sentence| eprintln!("{sentence}"))?;
     }
-    let (mut passed, mut failed) = (0, 0);
-    for case in &chosen {
-        let start = Instant::now();
-        let (code, said) = match wanted {
-            Lane::Model => scenarios::model::run(case).map_or((0, String::new()), |why| (1, why)),
-            Lane::Live => lane::run(case, false).map(|outcome| (outcome.code, outcome.said))?,
-        };
-        if code == lane::INTERRUPTED {
-            println!("interrupted in {}", case.path);
-            return Ok(ExitCode::from(130));
+    let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if !run_one(case, wanted, &tally) {
+                        // Somebody asked to end: no further case is begun.
+                        next.store(chosen.len(), Ordering::Relaxed);
+                    }
+                }
+            });
         }
-        let verdict = if code == 0 { "ok" } else { "FAILED" };
-        println!("{verdict:<7} {:<60} {:>8}", case.path, seconds(start.elapsed()));
-        if code == 0 {
-            passed += 1;
-        } else {
-            failed += 1;
+    });
+    let Tally { passed, failed, interrupted } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{passed} passed, {failed} failed");
+    Ok(match (interrupted, failed) {
+        (true, _) => ExitCode::from(130),
+        (false, 0) => ExitCode::SUCCESS,
+        (false, _) => ExitCode::FAILURE,
+    })
+}
+
+/// What came of the cases so far.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    interrupted: bool,
+}
+
+/// Runs one case and tells what came of it; false when somebody asked to end.
+fn run_one(case: &Case, wanted: Lane, tally: &Mutex<Tally>) -> bool {
+    let start = Instant::now();
+    let (code, said) = match wanted {
+        Lane::Model => scenarios::model::run(case).map_or((0, String::new()), |why| (1, why)),
+        Lane::Live => match lane::run(case, false) {
+            Ok(outcome) => (outcome.code, outcome.said),
+            Err(error) => (1, format!("{error:#}")),
+        },
+    };
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let verdict = match code {
+        0 => "ok",
+        lane::INTERRUPTED => "ended",
+        _ => "FAILED",
+    };
+    println!("{verdict:<7} {:<62} {:>8}", case.path, seconds(start.elapsed()));
+    match code {
+        0 => tally.passed += 1,
+        lane::INTERRUPTED => tally.interrupted = true,
+        _ => {
+            tally.failed += 1;
             said.lines().for_each(|line| println!("    {line}"));
         }
     }
-    println!("{passed} passed, {failed} failed");
-    Ok(ExitCode::from(u8::from(failed > 0)))
+    code != lane::INTERRUPTED
 }
 
 fn demo() -> anyhow::Result<ExitCode> {

@@ -169,10 +169,12 @@ impl Display {
             lines.push(format!("   {:>6}  {:.100} ...", seconds(since.elapsed()), first));
         }
         let mut out = std::io::stdout().lock();
-        let _ = write!(out, "{}", erase(inner.drawn));
+        // A line that is too long is cut by the terminal: wrapped, it would be two to erase.
+        let _ = write!(out, "{}\x1b[?7l", erase(inner.drawn));
         for line in &lines {
             let _ = writeln!(out, "{line}");
         }
+        let _ = write!(out, "\x1b[?7h");
         let _ = out.flush();
         inner.drawn = lines.len();
     }

@@ -1,8 +1,10 @@
 //! The outside of the live lane: gets the programs, starts one process for each case, hands signals on to it, and looks
 //! whether anything of it was left.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +19,9 @@ use crate::cases::Case;
 
 /// How long a case may take to clean up.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// The processes of cases that run just now.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The exit code of what somebody asked to end.
 pub const INTERRUPTED: i32 = 130;
@@ -87,6 +92,8 @@ async fn run_process(
         command.arg("--silent").stdout(Stdio::piped()).stderr(Stdio::piped());
     }
     let child = command.spawn().context("cannot start a process for the case")?;
+    let own = child.id().unwrap_or_default();
+    running().insert(own);
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
@@ -112,12 +119,18 @@ async fn run_process(
     };
     let mut said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let mut code = if interrupted { INTERRUPTED } else { code_of(output.status) };
+    running().remove(&own);
     let left = left_behind();
     if !left.is_empty() {
         said.push_str(&format!("left behind: {}\n", left.join(", ")));
         code = code.max(1);
     }
     Ok(Outcome { code, said })
+}
+
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    // A set of numbers is whole whatever panicked meanwhile.
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn code_of(status: ExitStatus) -> i32 {
@@ -127,6 +140,7 @@ fn code_of(status: ExitStatus) -> i32 {
 /// Processes that the case left: the kernel made them children of this one.
 fn left_behind() -> Vec<String> {
     let own = std::process::id().to_string();
+    let running = running().clone();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let found = processes.filter_map(|entry| {
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -134,7 +148,9 @@ fn left_behind() -> Vec<String> {
         let (before, after) = stat.rsplit_once(')')?;
         let mut fields = after.split_whitespace();
         let (state, parent) = (fields.next()?, fields.next()?);
-        (parent == own && state != "Z").then(|| format!("{before})"))
+        let is_case =
+            before.split(' ').next().and_then(|pid| pid.parse().ok()).is_some_and(|pid| running.contains(&pid));
+        (parent == own && state != "Z" && !is_case).then(|| format!("{before})"))
     });
     found.collect()
 }
