@@ -1,8 +1,9 @@
 //! What the watches have told so far. Sans-IO, one for all lanes.
 //!
 //! It may be old, and it may have missed states in between: it is good for finding out that something is to be done,
-//! never for doing it (`reconcile` reads again before any effect).
+//! never for doing it (`reconcile` reads again before any effect). So it need not be whole either: see [`lean`].
 
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -97,6 +98,7 @@ impl Cache {
         if let Some(index) = cluster_index(&object) {
             self.by_cluster.entry(index).or_default().insert(key.name.clone());
         }
+        let object = lean(object);
         self.objects.entry(kind).or_default().insert(key, object.clone());
         Some(Change { before, now: Some(object) })
     }
@@ -116,6 +118,30 @@ impl Cache {
             }
         }
     }
+}
+
+/// What `observe` looks at of a pod, a volume or a Service. The rest is most of their weight (the volumes of a pod alone
+/// are half of it), and with ten thousand clusters it would not fit into what the operator may use.
+fn lean(mut object: Object) -> Object {
+    match &mut object {
+        Object::Pod(pod) => {
+            let pod = Arc::make_mut(pod);
+            pod.metadata.managed_fields = None;
+            if let Some(spec) = &mut pod.spec {
+                let named = |container: &Container| Container {
+                    name: container.name.clone(),
+                    image: container.image.clone(),
+                    ..Container::default()
+                };
+                let containers = spec.containers.iter().map(named).collect();
+                *spec = PodSpec { node_name: spec.node_name.take(), containers, ..PodSpec::default() };
+            }
+        }
+        Object::PersistentVolumeClaim(claim) => Arc::make_mut(claim).metadata.managed_fields = None,
+        Object::Service(service) => Arc::make_mut(service).metadata.managed_fields = None,
+        _ => {}
+    }
+    object
 }
 
 /// A watch that reconnects to a lagging API server replays the past. Within one object's life (one uid) versions only

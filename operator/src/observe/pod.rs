@@ -92,6 +92,8 @@ fn words(container: &str, reason: &str, detail: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Cache;
+    use crate::ports::{Kind, ObjectKey, Typed, WatchEvent};
     use serde_json::{Value, json};
 
     fn observe(status: &Value) -> PodObserved {
@@ -110,6 +112,33 @@ mod tests {
             "name": "etcd", "image": "", "imageID": "", "ready": false, "restartCount": 2,
             "state": state, "lastState": last_state,
         }] })
+    }
+
+    #[test]
+    fn a_pod_of_the_cache_is_observed_as_the_whole_one() {
+        let pod = json!({
+            "metadata": { "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": { "etcd.database.coreos.com/lineage": "l", "etcd.database.coreos.com/role": "voter" },
+                "annotations": { "etcd.database.coreos.com/pod-template-hash": "h" },
+                "managedFields": [{ "manager": "kubelet" }],
+                "ownerReferences": [
+                    { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "owner", "controller": true },
+                ] },
+            "spec": { "nodeName": "n", "volumes": [{ "name": "etcd-data", "emptyDir": {} }], "containers": [
+                { "name": "sidecar", "image": "other:v1" },
+                { "name": "etcd", "image": "etcd:v1", "command": ["etcd"], "env": [{ "name": "A", "value": "b" }] },
+            ] },
+            "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }],
+                "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": true, "restartCount": 2,
+                    "state": { "running": {} } }] },
+        });
+        let whole: Pod = serde_json::from_value(pod).expect("a pod");
+        let mut cache = Cache::default();
+        cache.apply(Kind::Pod, WatchEvent::Applied(whole.clone().into_object()));
+        let lean = cache.get::<Pod>(&ObjectKey::new("ns", "a")).expect("it is there");
+        assert!(lean.spec.as_ref().is_some_and(|spec| spec.volumes.is_none()), "it is lean");
+        assert_eq!(observe_pod(&lean, "owner"), observe_pod(&whole, "owner"));
     }
 
     #[test]
