@@ -25,8 +25,8 @@ binaries: tools ## Builds the real etcd 3.2 to 3.7, MinIO and helm, once per mac
 lint: tools ## Formatting, clippy, dependencies, documentation.
 	.ci/test fmt clippy crates deny doc
 
-sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them.
-	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them with all its events.
+	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
 scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name for one of them.
 	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
@@ -39,5 +39,5 @@ chart: tools ## Lints and renders the chart, and checks what it renders.
 crds: tools ## Writes the CRDs of the chart from the types.
 	UPDATE_CRDS=1 $(CARGO) test --locked -p etcd-operator --test api_crds
 
-bench: tools ## Benchmarks; results are compared with the ones on record.
+bench: tools ## Benchmarks; benches/RESULTS.md has the results on record.
 	$(CARGO) bench --locked -p benches
