@@ -7,12 +7,16 @@
 
 pub mod event;
 
+use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
 
 use crate::api::labels::{ANNOTATION_ETCD_VERSION, LABEL_ROLE, Role};
 use crate::model::{Desired, MemberId};
 use crate::plan::{Fence, Step};
 use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
+
+/// Calls that advance a raft log at the same time: etcd writes several entries at once.
+const LOG_CALLS_AT_ONCE: usize = 16;
 
 /// Why a step was not carried out, or is not known to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,11 +98,20 @@ impl Applier<'_> {
                 let access = self.fenced(step, endpoints, fence).await?;
                 self.ports.etcd.member_remove(&access, *id).await.map_err(|source| etcd_error(step, source))
             }
+            Step::AdvanceLog { entries, endpoints } => self.advance_log(step, *entries, endpoints).await,
             Step::MoveLeader { endpoint, to, .. } => {
                 let access = self.access(std::slice::from_ref(endpoint));
                 self.ports.etcd.move_leader(&access, *to).await.map_err(|source| etcd_error(step, source))
             }
         }
+    }
+
+    /// etcd answers a question for its alarms through the raft log: one entry each, which changes nothing.
+    async fn advance_log(&self, step: &Step, entries: u64, endpoints: &[String]) -> Result<(), ApplyError> {
+        let access = self.access(endpoints);
+        let asking = futures::stream::iter(0..entries).map(|_| self.ports.etcd.alarms(&access));
+        let asked = asking.buffer_unordered(LOG_CALLS_AT_ONCE).try_for_each(|_| async { Ok(()) }).await;
+        asked.map_err(|source| etcd_error(step, source))
     }
 
     fn access(&self, endpoints: &[String]) -> EtcdAccess {

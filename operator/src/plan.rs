@@ -131,5 +131,6 @@ fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
     membership::scale_out(pass, &members, &safety)?;
     membership::scale_in(pass, &members, &safety)?;
     // Voluntary restarts come last: they are the only thing that can wait.
+    version::advance_log(pass, &members)?;
     rollout::roll(pass, &members, &safety)
 }

@@ -112,6 +112,7 @@ pub fn status(
     status.leader = leader(&facts);
     status.members = MembersStatus { ready: facts.ready.clone(), unready: facts.unready.clone() };
     status.current_version = plan.record.version.as_ref().map(ToString::to_string).unwrap_or_default();
+    status.legacy_log_index = plan.record.legacy_log_index.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
     status.lineage = plan.record.lineage.as_ref().map(lineage_status);
     status.restore = plan.record.restore.as_ref().map(restore_status);
     let since = plan.record.unreachable_since.iter().take(MEMBERS_MAX);
@@ -221,6 +222,7 @@ pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, String> {
         unreachable_since: since.collect::<BTreeMap<_, _>>(),
         // The archived operator wrote one too; with what it did not write, no lineage, it decides nothing.
         version: status.current_version.parse().ok(),
+        legacy_log_index: status.legacy_log_index.and_then(|index| u64::try_from(index).ok()),
     })
 }
 

@@ -285,6 +285,7 @@ fn member_status(answer: &StatusResponse) -> Result<MemberStatus, EtcdError> {
         cluster_id: ClusterId(header.cluster_id()),
         member_id: MemberId(header.member_id()),
         version: answer.version().to_owned(),
+        storage_version: answer.storage_version().parse().ok(),
         leader,
         term: RaftTerm(answer.raft_term()),
         raft_index: answer.raft_index(),

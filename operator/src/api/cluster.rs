@@ -213,6 +213,9 @@ pub struct EtcdClusterStatus {
     /// Version that the cluster is being taken to; empty when it is not.
     #[serde(default)]
     pub target_version: String,
+    /// The last entry of the raft log that a member below 3.6 may have written. Members of 3.7 cannot read such entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legacy_log_index: Option<i64>,
     /// The formation that the cluster descends from. What keeps it from being born twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,

@@ -31,6 +31,7 @@ pub fn describe(step: &Step) -> String {
         Step::AddMember { name, learner: false, .. } => format!("add member {name}"),
         Step::PromoteMember { name, .. } => format!("promote member {name}"),
         Step::RemoveMember { name, id, why, .. } => format!("remove member {name} ({id}): {}", member_removal(*why)),
+        Step::AdvanceLog { entries, .. } => format!("advance the raft log by {entries} entries"),
         Step::MoveLeader { from, to_name, .. } => format!("move leadership from {from} to {to_name}"),
     }
 }
@@ -91,9 +92,11 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
             ("VolumeDeleted", format!("PersistentVolumeClaim {name} deleted: {}", volume_deletion(*why)))
         }
         Step::CreatePod(pod) => ("PodCreated", format!("Pod {} created{}", pod.name_any(), as_what(pod))),
-        Step::ReplaceService(_) | Step::CreateService(_) | Step::CreateVolume(_) | Step::LabelVoter { .. } => {
-            return None;
-        }
+        Step::ReplaceService(_)
+        | Step::CreateService(_)
+        | Step::CreateVolume(_)
+        | Step::LabelVoter { .. }
+        | Step::AdvanceLog { .. } => return None,
     })
 }
 

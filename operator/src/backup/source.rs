@@ -120,6 +120,7 @@ mod tests {
             cluster_id: ClusterId(1),
             member_id: MemberId(member),
             version: "3.5.26".to_owned(),
+            storage_version: None,
             leader: leader.map(MemberId),
             term: RaftTerm(2),
             raft_index: 10,

@@ -63,4 +63,6 @@ pub struct Record {
     /// The oldest version that a member of the formed cluster ran when all of its voters last answered: where the next
     /// version step begins, known even while nobody can be asked.
     pub version: Option<Version>,
+    /// The last entry of the raft log that a member below 3.6 may have written; none when there never was one.
+    pub legacy_log_index: Option<u64>,
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Version;
+
 /// The raft identifier of a member. etcd prints it in hexadecimal, and so do we.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
@@ -102,6 +104,8 @@ pub struct MemberStatus {
     pub member_id: MemberId,
     /// The server's version, as it says it: `3.5.26`.
     pub version: String,
+    /// What its database is migrated to, some time after all members run that minor; etcd 3.6 and later say it.
+    pub storage_version: Option<Version>,
     /// The leader that it follows; none during an election.
     pub leader: Option<MemberId>,
     /// Its raft term.

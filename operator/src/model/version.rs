@@ -165,6 +165,21 @@ impl Version {
         self.at_least(3, 5, 0)
     }
 
+    /// Whether it writes entries of the v2 store into the raft log, for members' attributes: below 3.6.
+    pub const fn writes_legacy_log(&self) -> bool {
+        !self.at_least(3, 6, 0)
+    }
+
+    /// Whether it can read such entries. From 3.7 on a member that finds one after its last raft snapshot panics.
+    pub const fn reads_legacy_log(&self) -> bool {
+        !self.at_least(3, 7, 0)
+    }
+
+    /// Whether it says what its database is migrated to: 3.6 and later. Later minors panic on one that was not.
+    pub const fn has_storage_version(&self) -> bool {
+        self.at_least(3, 6, 0)
+    }
+
     /// What restores a snapshot into a data directory for this version.
     pub const fn restore_tool(&self) -> RestoreTool {
         if self.at_least(3, 5, 0) { RestoreTool::Etcdutl } else { RestoreTool::Etcdctl }

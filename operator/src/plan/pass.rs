@@ -52,6 +52,14 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Entries until the raft snapshots that a version step waits for.
+    pub(super) fn raft_snapshot_in(&self) -> Option<u64> {
+        self.waiting.iter().find_map(|waiting| match waiting {
+            Waiting::RaftSnapshot { entries, .. } => Some(*entries),
+            _ => None,
+        })
+    }
+
     /// Says what is refused, once.
     pub(super) fn refuse(&mut self, refused: Unsafe) {
         if !self.refused.contains(&refused) {

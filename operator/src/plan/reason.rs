@@ -72,10 +72,17 @@ pub enum Waiting {
         /// What is missing.
         why: String,
     },
-    /// etcd agrees on the new cluster version only after all members run it.
+    /// etcd agrees on the new cluster version only after all members run it, and migrates each database after that.
     ClusterVersion {
         /// Which is waited for.
         version: Version,
+    },
+    /// The raft log still holds entries that the wanted version cannot read; a raft snapshot takes them out.
+    RaftSnapshot {
+        /// The wanted version.
+        version: Version,
+        /// Entries until every member has taken one.
+        entries: u64,
     },
 }
 
@@ -160,7 +167,18 @@ impl fmt::Display for Waiting {
                 write!(f, "member {member} does not answer; it is replaced in {seconds} s unless it comes back")
             }
             Self::RestoredLineage { why } => write!(f, "waiting for the restored members: {why}"),
-            Self::ClusterVersion { version } => write!(f, "waiting for etcd to agree on cluster version {version}"),
+            Self::ClusterVersion { version } => {
+                write!(
+                    f,
+                    "waiting for etcd to bring all members to cluster version {}.{}",
+                    version.major, version.minor
+                )
+            }
+            Self::RaftSnapshot { version, entries } => write!(
+                f,
+                "waiting for raft snapshots: etcd {version} cannot read what members below 3.6 left in the log; it is \
+                 advanced by {entries} entries"
+            ),
         }
     }
 }

@@ -125,6 +125,7 @@ fn stop_old(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
     pass.record.restore = Some(record);
     pass.record.unreachable_since.clear();
     pass.record.version = None;
+    pass.record.legacy_log_index = None;
     ControlFlow::Break(())
 }
 

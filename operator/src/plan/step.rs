@@ -142,6 +142,13 @@ pub enum Step {
         /// Why.
         why: MemberRemoval,
     },
+    /// Appends entries that change nothing to the raft log, so that members take a raft snapshot.
+    AdvanceLog {
+        /// How many.
+        entries: u64,
+        /// Client URLs to ask, the leader's first.
+        endpoints: Vec<String>,
+    },
     /// Hands leadership on.
     MoveLeader {
         /// The leader's name.
@@ -164,7 +171,8 @@ impl Step {
             | Self::ReplaceService(_)
             | Self::CreateVolume(_)
             | Self::CreatePod(_)
-            | Self::LabelVoter { .. } => false,
+            | Self::LabelVoter { .. }
+            | Self::AdvanceLog { .. } => false,
             Self::DeletePod { .. }
             | Self::DeleteVolume { .. }
             | Self::PatchImage { .. }

@@ -33,6 +33,7 @@ pub(crate) fn describe(step: &Step) -> String {
         Step::AddMember { name, learner, .. } => format!("add {} {name}", if *learner { "learner" } else { "voter" }),
         Step::PromoteMember { name, .. } => format!("promote {name}"),
         Step::RemoveMember { name, why, .. } => format!("remove member {name} ({why:?})"),
+        Step::AdvanceLog { entries, .. } => format!("advance the raft log by {entries}"),
         Step::MoveLeader { from, to_name, .. } => format!("move leader {from} -> {to_name}"),
     }
 }

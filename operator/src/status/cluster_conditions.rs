@@ -153,7 +153,7 @@ fn reason_of_step(step: &Step) -> ProgressingReason {
             PodDeletion::MemberRemoved | PodDeletion::FormationAbandoned => ProgressingReason::CleaningUp,
         },
         Step::DeleteVolume { .. } => ProgressingReason::CleaningUp,
-        Step::PatchImage { .. } => ProgressingReason::Upgrading,
+        Step::PatchImage { .. } | Step::AdvanceLog { .. } => ProgressingReason::Upgrading,
         Step::LabelVoter { .. } | Step::PromoteMember { .. } => ProgressingReason::PromotingLearner,
         Step::AddMember { .. } => ProgressingReason::ScalingOut,
         Step::RemoveMember { why: MemberRemoval::ScaleIn, .. } => ProgressingReason::ScalingIn,

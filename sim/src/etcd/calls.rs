@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_operator::model::quorum::quorum;
-use etcd_operator::model::{EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+use etcd_operator::model::{EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision, Version};
 use etcd_operator::ports::EtcdError;
 use sha2::{Digest, Sha256};
 
@@ -21,6 +21,8 @@ const LEARNER_READY_PERCENT: usize = 90;
 const LEARNERS_SINCE: u32 = 4;
 /// First minor with MoveLeader.
 const MOVE_LEADER_SINCE: u32 = 3;
+/// First minor that says which version its database is migrated to.
+const STORAGE_VERSION_SINCE: u32 = 6;
 /// First minor whose member list can be linearizable.
 const LINEARIZABLE_MEMBERS_SINCE: u32 = 5;
 
@@ -89,6 +91,9 @@ impl Etcds {
             cluster_id: process.cluster,
             member_id: process.member,
             version: format!("3.{}.{}", process.version.0, process.version.1),
+            // A member migrates its database as soon as it knows the cluster version.
+            storage_version: (process.version.0 >= STORAGE_VERSION_SINCE)
+                .then(|| Version::new(3, process.state.cluster_minor, 0)),
             leader,
             term: RaftTerm(disk.term),
             raft_index: disk.last() as u64,
@@ -347,14 +352,14 @@ impl Etcds {
     /// Alarms: this etcd raises none.
     ///
     /// # Errors
-    /// Without a quorum (alarms are read through the log).
+    /// Without a quorum: alarms are read through the log, one entry each time.
     pub fn alarms(
         &mut self,
         id: ProcessId,
         now: Millis,
         network: &Network,
     ) -> Result<Vec<(MemberId, String)>, EtcdError> {
-        self.read_index(id, now, network)?;
+        self.propose(id, Op::Noop, now, network)?;
         Ok(Vec::new())
     }
 

@@ -234,6 +234,7 @@ pub(crate) fn status(member: u64, revision: i64) -> MemberStatus {
         cluster_id: ClusterId(0xc1),
         member_id: MemberId(member),
         version: "3.5.26".to_owned(),
+        storage_version: None,
         leader: Some(MemberId(1)),
         term: RaftTerm(2),
         raft_index: 10,

@@ -2,6 +2,8 @@
 //!
 //! Members are m1, m2, ... in the order in which they first appear. `[...]` is waited for, `[! ...]` is refused.
 
+use k8s_openapi::api::core::v1::EnvVar;
+
 use super::world::{World, restore};
 use crate::api::cluster::ClusterPhase;
 use crate::model::RestorePhase;
@@ -453,6 +455,52 @@ fn a_version_is_rolled_member_by_member_the_leader_last() {
     );
     assert_eq!(world.status.current_version, "3.6.10");
     assert_eq!(world.status.target_version, "");
+}
+
+#[test]
+fn the_next_minor_waits_until_the_databases_are_migrated() {
+    let mut world = World::formed(1, true, "3.6.10");
+    world.storage_lags = true;
+    world.desired.version = "3.7.3".parse().unwrap();
+    world.run_passes(2);
+    world.say("etcd has done it");
+    world.storage_lags = false;
+    world.run();
+    check(
+        &world,
+        r"
+         1 [waiting for etcd to bring all members to cluster version 3.6]
+        -- etcd has done it
+         3 patch image of m1 to 3.7.3
+    ",
+    );
+}
+
+#[test]
+fn what_members_below_3_6_left_in_the_log_is_behind_a_snapshot_before_3_7() {
+    let mut world = World::new(1, true, "3.5.35");
+    let (name, value) = ("ETCD_SNAPSHOT_COUNT".to_owned(), Some("1500".to_owned()));
+    world.desired.pod.etcd_env = vec![EnvVar { name, value, value_from: None }];
+    world.run();
+    world.transcript.clear();
+    world.desired.version = "3.6.10".parse().unwrap();
+    world.run();
+    world.say("at once further to 3.7");
+    world.desired.version = "3.7.3".parse().unwrap();
+    world.run();
+    assert_eq!(world.record.legacy_log_index, None, "nothing is left of it");
+    check(
+        &world,
+        r"
+         4 patch image of m1 to 3.6.10
+        -- at once further to 3.7
+         6 advance the raft log by 1000
+           [waiting for raft snapshots: etcd 3.7.3 cannot read what members below 3.6 left in the log; it is advanced by 1492 entries]
+         7 advance the raft log by 482
+           [waiting for raft snapshots: etcd 3.7.3 cannot read what members below 3.6 left in the log; it is advanced by 482 entries]
+         8 patch image of m1 to 3.7.3
+    ",
+    );
 }
 
 #[test]

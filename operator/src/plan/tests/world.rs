@@ -16,7 +16,7 @@ use crate::model::quorum::quorum;
 use crate::model::{
     BucketLocation, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
     ObjectLocation, Observation, Observed, PodObserved, RaftTerm, Record, RestoreWanted, Revision, ServiceObserved,
-    Storage, StorageKind, Tls, VolumeObserved,
+    Storage, StorageKind, Tls, Version, VolumeObserved,
 };
 use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, plan};
 use crate::status;
@@ -97,6 +97,8 @@ pub(crate) struct World {
     pub(crate) missing_images: BTreeSet<String>,
     /// Learners do not catch up.
     pub(crate) learners_lag: bool,
+    /// Databases are not migrated to the version that runs.
+    pub(crate) storage_lags: bool,
     /// The operator reaches no member.
     pub(crate) operator_cut: bool,
     pub(crate) legacy_alive: Option<String>,
@@ -161,6 +163,7 @@ impl World {
             no_room: false,
             missing_images: BTreeSet::new(),
             learners_lag: false,
+            storage_lags: false,
             operator_cut: false,
             legacy_alive: None,
             secrets_missing: BTreeMap::new(),
@@ -237,6 +240,14 @@ impl World {
         if pod.start.claim { self.volumes.get(&pod.seen.name).map_or(&NONE, |volume| &volume.data) } else { &pod.data }
     }
 
+    /// What a member from 3.6 on says of its database.
+    fn storage_version(&self, pod: &GhostPod) -> Option<Version> {
+        let (_, version) = pod.seen.image.rsplit_once(":v").expect("image with a tag");
+        let version: Version = version.parse().expect("a version");
+        let behind = u32::from(self.storage_lags);
+        version.has_storage_version().then(|| Version::new(version.major, version.minor - behind, 0))
+    }
+
     fn observe_etcd(&self, token: &str) -> EtcdObserved {
         let nobody = EtcdObserved::nobody_to_ask("no member answers");
         let at = self.now;
@@ -256,6 +267,7 @@ impl World {
                         cluster_id: ClusterId(etcd.id),
                         member_id: id,
                         version: pod.seen.image.rsplit_once(":v").expect("image with a tag").1.to_owned(),
+                        storage_version: self.storage_version(pod),
                         leader: etcd.leader,
                         term: RaftTerm(1),
                         raft_index: etcd.index - lag,
@@ -486,6 +498,10 @@ impl World {
             Step::RemoveMember { id, fence, .. } => {
                 let etcd = self.fenced(fence);
                 etcd.members.retain(|member| member.id != *id);
+            }
+            Step::AdvanceLog { entries, .. } => {
+                let token = self.token();
+                self.etcd.get_mut(&token).expect("there").index += entries;
             }
             Step::MoveLeader { to, .. } => {
                 let token = self.token();
