@@ -5,6 +5,7 @@
 //! [`inside`] is that process in its sandbox (docs/adr/0011): it makes a [`world`] and carries out the [`steps`].
 #![allow(clippy::disallowed_methods, reason = "real processes live in the time of this machine")]
 
+mod certificates;
 pub mod display;
 mod etcd;
 pub mod inside;

@@ -84,6 +84,12 @@ pub enum Step {
         /// Parts of the message.
         says: Vec<String>,
     },
+    /// Makes an authority and certificates for a cluster with static TLS, in the Secrets `<cluster>-peer-tls`,
+    /// `<cluster>-server-tls` and `<cluster>-client-tls`. Live lane only: nothing is encrypted in the model.
+    Certificates {
+        /// EtcdCluster.
+        cluster: String,
+    },
     /// JSON merge patch of an object.
     Patch {
         /// Which.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sim::scenario::{Condition, Scenario, Step, Target, Who, fill, parse_bound};
 use tokio::task::JoinSet;
 
+use super::certificates;
 use super::display::Display;
 use super::etcd;
 use super::keys::Remembered;
@@ -81,6 +82,7 @@ impl Run {
             Step::Show(command) => return Ok(look::show(&self.world, command).await),
             Step::Apply(manifest) => self.apply(manifest).await?,
             Step::Rejected { manifest, says } => return self.expect_refusal(manifest, says).await,
+            Step::Certificates { cluster } => certificates::create(&self.world, cluster)?,
             Step::Patch { target, merge } => {
                 let patch = Request::merge_patch(resource(&target.kind), NAMESPACE, &target.name, merge.clone());
                 self.world.handle(&patch)?;
@@ -385,6 +387,7 @@ pub fn sentence(step: &Step) -> String {
         Step::Show(command) => format!("look: {command}"),
         Step::Apply(manifest) => format!("apply {}", objects(manifest)),
         Step::Rejected { manifest, .. } => format!("{} is refused", objects(manifest)),
+        Step::Certificates { cluster } => format!("make certificates for {cluster}"),
         Step::Patch { target, merge } => format!("patch {} with {merge}", named(target)),
         Step::Delete { target } => format!("delete {}", named(target)),
         Step::Wait { target, until, .. } => format!("{} has {}", named(target), until.join(", ")),
