@@ -34,7 +34,9 @@ pub(super) fn decide(pass: &mut Pass<'_>, members: &Members<'_>) {
     let refused = answering.iter().chain(recorded.iter()).find_map(|from| {
         Version::why_not_step(from, &to).map(|why| Unsafe::Version { from: from.clone(), to: to.clone(), why })
     });
-    let Some(runs) = answering.or(recorded) else { return };
+    // The older one: started on newer data it refuses and harms nothing, while the newer one would take the last old
+    // member along, and with it the way back that a roll-out has until then.
+    let Some(runs) = answering.into_iter().chain(recorded).min() else { return };
     if let Some(refused) = refused {
         pass.refuse(refused);
     } else if let Some(waiting) = why_not_yet(pass, members, &runs, &to) {

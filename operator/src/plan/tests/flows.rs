@@ -458,6 +458,21 @@ fn a_version_is_rolled_member_by_member_the_leader_last() {
 }
 
 #[test]
+fn a_minor_that_is_taken_back_half_way_does_not_take_the_last_old_member_along() {
+    let mut world = World::formed(3, true, "3.6.10");
+    world.desired.version = "3.7.3".parse().unwrap();
+    while world.pods.values().filter(|pod| pod.seen.image == "etcd:v3.7.3").count() < 2 {
+        world.run_passes(1);
+    }
+    let old = world.pods.values().find(|pod| pod.seen.image == "etcd:v3.6.10").expect("the last one");
+    let old = old.seen.name.clone();
+    world.kill_pod(&old);
+    world.desired.version = "3.6.10".parse().unwrap();
+    world.run();
+    assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.6.10"));
+}
+
+#[test]
 fn the_next_minor_waits_until_the_databases_are_migrated() {
     let mut world = World::formed(1, true, "3.6.10");
     world.storage_lags = true;
