@@ -280,6 +280,12 @@ fn storage_healthy(facts: &Facts<'_>) -> Verdict {
     if let Some((name, why)) = lost.filter(|_| facts.formed) {
         return is(StorageHealthyReason::VolumeLost, false, format!("member {name}: {why}"));
     }
+    let claims = facts.members.all.iter().filter_map(|member| member.volume);
+    let deleted: Vec<_> = claims.filter(|claim| claim.deleting).map(|claim| claim.name.as_str()).collect();
+    if !deleted.is_empty() && facts.desired.is_some_and(|desired| !desired.deleting) {
+        let message = format!("claims were deleted, and their data goes when their pods do: {}", deleted.join(", "));
+        return is(StorageHealthyReason::VolumeTerminating, false, message);
+    }
     match facts.desired.map(|desired| &desired.storage) {
         None => {
             let kind = ClusterCondition::StorageHealthy(StorageHealthyReason::Unobserved);

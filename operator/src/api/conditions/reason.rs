@@ -201,6 +201,8 @@ reasons! {
         VolumePending,
         /// A volume of a member is gone, lost or empty.
         VolumeLost,
+        /// A claim was deleted under a member: its data goes when its pod does.
+        VolumeTerminating,
         /// A member has the alarm NOSPACE.
         NoSpace,
         /// Volumes could not be read.

@@ -458,6 +458,18 @@ fn a_version_is_rolled_member_by_member_the_leader_last() {
 }
 
 #[test]
+fn a_claim_that_is_deleted_under_its_member_is_said_while_the_data_is_still_there() {
+    use crate::api::conditions::{ConditionStatus, find};
+    let mut world = World::formed(3, true, "3.6.10");
+    let name = world.follower();
+    world.volumes.get_mut(&name).expect("it has one").seen.deleting = true;
+    world.run_passes(1);
+    let storage = find(&world.status.conditions, "StorageHealthy").expect("it is always there");
+    assert_eq!((storage.status, storage.reason.as_str()), (ConditionStatus::False, "VolumeTerminating"));
+    assert!(storage.message.contains(&name), "{}", storage.message);
+}
+
+#[test]
 fn a_minor_that_is_taken_back_half_way_does_not_take_the_last_old_member_along() {
     let mut world = World::formed(3, true, "3.6.10");
     world.desired.version = "3.7.3".parse().unwrap();
