@@ -6,7 +6,10 @@
 //! `${STORE_USER}` and `${STORE_PASSWORD}` (what is in that Secret), `${AGENT_IMAGE}`, `${NEWEST:<bucket>/<prefix>}`.
 //! A step that cannot come true within its bound fails the scenario and says what was seen last.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 mod condition;
 
@@ -62,8 +65,21 @@ pub enum Who {
 pub struct Target {
     /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`.
     pub kind: String,
-    /// Its name.
+    /// Its name; [`ANY`] where one of the kind is enough.
     pub name: String,
+}
+
+/// The name that stands for any object of a kind.
+pub const ANY: &str = "*";
+
+/// What is missing until one of these objects meets all conditions.
+pub fn any_unmet(target: &Target, all: &[Arc<Value>], conditions: &[Condition]) -> Option<String> {
+    let unmet = |object: &Value| conditions.iter().find_map(|condition| condition.unmet(object));
+    let all_unmet = || all.iter().map(|object| unmet(object)).collect::<Option<Vec<_>>>();
+    all_unmet().map(|said| match said.last() {
+        None => format!("there is no {}", target.kind),
+        Some(last) => format!("none of {} objects of kind {} is so; of the last, {last}", said.len(), target.kind),
+    })
 }
 
 /// One step.
@@ -95,7 +111,7 @@ pub enum Step {
         /// Which.
         target: Target,
         /// The patch.
-        merge: serde_json::Value,
+        merge: Value,
     },
     /// Deletes an object.
     Delete {
@@ -307,6 +323,17 @@ mod tests {
         assert_eq!(fill("$x {y}", &values, newest).as_deref(), Ok("$x {y}"));
         assert!(fill("${STORE}", &values, newest).unwrap_err().contains("`${STORE}` is no placeholder"));
         assert!(fill("${STORE_ENDPOINT", &values, newest).unwrap_err().contains("not closed"));
+    }
+
+    #[test]
+    fn one_object_of_the_kind_is_enough_for_any() {
+        let target = Target { kind: "Event".to_owned(), name: ANY.to_owned() };
+        let events: Vec<_> = ["a", "b"].map(|text| Arc::new(serde_json::json!({"message": text}))).into();
+        let says =
+            |text: &str| any_unmet(&target, &events, &[format!("message = {text}").parse().expect("a condition")]);
+        assert_eq!(says("b"), None);
+        assert!(says("c").is_some_and(|said| said.contains("none of 2 objects") && said.contains("`b`")));
+        assert_eq!(any_unmet(&target, &[], &[]).as_deref(), Some("there is no Event"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::course::{Act, Course};
 use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
-use crate::scenario::{Condition, ObjectContent, Step, Target, Who, fill, parse_bound};
+use crate::scenario::{ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound};
 use crate::world::{Shared, World};
 
 /// How long a cluster that cannot be helped has to say so.
@@ -296,6 +296,11 @@ fn apply(shared: &Shared, course: &Course, manifest: &Value) -> Result<(), Statu
 }
 
 fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String> {
+    if target.name == ANY {
+        let parsed: Result<Vec<Condition>, String> = conditions.iter().map(|condition| condition.parse()).collect();
+        let all = world.server.peek_all(&resource(&target.kind), Some(NAMESPACE));
+        return parsed.map_or_else(Some, |parsed| any_unmet(target, &all, &parsed));
+    }
     let object = world.server.peek(&resource(&target.kind), NAMESPACE, &target.name);
     let Some(object) = object else { return Some(format!("{} {} does not exist", target.kind, target.name)) };
     conditions.iter().find_map(|condition| {

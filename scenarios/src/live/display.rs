@@ -105,7 +105,8 @@ impl Display {
     pub fn block(&self, text: &str) {
         let mut inner = self.inner();
         inner.step = None;
-        let indented: Vec<String> = text.lines().map(|line| format!("             {line}")).collect();
+        let indented: Vec<String> =
+            text.lines().map(|line| format!("             {line}").trim_end().to_owned()).collect();
         self.say(&mut inner, &indented.join("\n"));
     }
 

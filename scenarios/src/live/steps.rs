@@ -8,7 +8,7 @@ use fake_k8s::controllers::object;
 use fake_k8s::server::{FieldValidation, Request};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sim::scenario::{Condition, Scenario, Step, Target, Who, fill, parse_bound};
+use sim::scenario::{ANY, Condition, Scenario, Step, Target, Who, any_unmet, fill, parse_bound};
 use tokio::task::JoinSet;
 
 use super::certificates;
@@ -230,6 +230,9 @@ impl Run {
     }
 
     fn unmet(&self, target: &Target, conditions: &[Condition]) -> Option<String> {
+        if target.name == ANY {
+            return any_unmet(target, &self.world.all(&target.kind, None), conditions);
+        }
         match self.world.find(&target.kind, &target.name) {
             None => Some(format!("{} {} is not there", target.kind, target.name)),
             Some(found) => conditions.iter().find_map(|condition| condition.unmet(&found)),
@@ -238,7 +241,7 @@ impl Run {
 
     fn left(&self, target: &Target, cluster: Option<&str>) -> Option<String> {
         let all = self.world.all(&target.kind, cluster);
-        let found = all.iter().find(|found| target.name == "*" || object::name(found) == target.name)?;
+        let found = all.iter().find(|found| target.name == ANY || object::name(found) == target.name)?;
         Some(format!("{} {} is still there", target.kind, object::name(found)))
     }
 
