@@ -345,7 +345,7 @@ impl Authority {
 fn refused_by_tls<T: std::fmt::Debug>(answer: &Result<T, EtcdError>) -> Result<(), String> {
     match answer {
         Err(EtcdError::Unauthorised { .. }) => Ok(()),
-        Err(EtcdError::Unavailable { message } | EtcdError::Ambiguous { message }) => Err(message),
+        Err(EtcdError::Unavailable { message } | EtcdError::Ambiguous { message }) => Err(message.clone()),
         other => panic!("it must not get through, nor reach etcd: {other:?}"),
     }
 }
@@ -384,8 +384,8 @@ async fn tls_is_checked_on_both_sides(version: &str) {
     ];
     for (what, access) in wrong {
         // Where the server judges us last (TLS 1.3), its alert can be lost behind the connection's reset.
-        until(what, async || refused_by_tls(etcd.status(&access).await)).await;
-        until(what, async || refused_by_tls(etcd.member_remove(&access, MemberId(1)).await)).await;
+        until(what, async || refused_by_tls(&etcd.status(&access).await)).await;
+        until(what, async || refused_by_tls(&etcd.member_remove(&access, MemberId(1)).await)).await;
     }
     let plain = EtcdAccess { endpoints: vec![good.endpoints[0].replace("https", "http")], tls: None };
     let answer = etcd.status(&plain).await;
