@@ -14,5 +14,7 @@ pub use desired::{ClientTls, ClusterIdentity, Desired, Storage, Tls};
 pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
 pub use location::{BucketLocation, ObjectLocation, StorageKind};
 pub use member::{ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
-pub use observed::{EtcdObserved, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved};
+pub use observed::{
+    EtcdObserved, NOT_AUTHORISED, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved,
+};
 pub use version::{ProbeKind, RestoreTool, Version};

@@ -105,6 +105,7 @@ fn hands_off(pass: &mut Pass<'_>) -> ControlFlow<()> {
 fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
     // A member without its certificates only crashes: wait for them, and say which are missing.
     ownership::secrets(pass)?;
+    ownership::refusals(pass);
     // A restore replaces everything below: nothing else is changed while it is under way.
     restore::carry_out(pass)?;
     // Until the cluster is formed there is no member list to reason about.

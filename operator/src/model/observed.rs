@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use super::{EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
 
+/// How the reason begins when it is etcd that refuses us: a certificate of ours or of theirs is not trusted.
+pub const NOT_AUTHORISED: &str = "not authorised";
+
 /// A reading, or why there is none. `Unknown` is never treated as "absent".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation<T> {

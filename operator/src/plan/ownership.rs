@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::pass::Pass;
 use super::{Unsafe, Waiting};
+use crate::model::NOT_AUTHORISED;
 
 /// Objects of others under names that we need, and evidence of a cluster that the record does not know.
 pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -41,6 +42,15 @@ pub(super) fn secrets(pass: &mut Pass<'_>) -> ControlFlow<()> {
         pass.wait(Waiting::Secret { name: name.clone(), why: why.clone() });
     }
     if pass.observed.secrets_missing.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// Members that are there and refuse us: nothing else that is said would lead a user to the certificates.
+pub(super) fn refusals(pass: &mut Pass<'_>) {
+    for (member, status) in &pass.observed.etcd.statuses {
+        if let Some(why) = status.why_unknown().filter(|why| why.starts_with(NOT_AUTHORISED)) {
+            pass.wait(Waiting::MemberHealth { member: member.clone(), why: why.to_owned() });
+        }
+    }
 }
 
 /// Whether the objects of a member's name are ours and of the lineage; refuses them otherwise.

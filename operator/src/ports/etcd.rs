@@ -118,3 +118,14 @@ pub trait Etcd: Send + Sync {
     /// The snapshot stream of exactly one member: the database file, then 32 bytes of sha256 over it.
     async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_begins_as_the_plan_knows_it() {
+        let error = EtcdError::Unauthorised { message: "bad certificate".to_owned() };
+        assert!(error.to_string().starts_with(crate::model::NOT_AUTHORISED));
+    }
+}

@@ -470,6 +470,18 @@ fn a_claim_that_is_deleted_under_its_member_is_said_while_the_data_is_still_ther
 }
 
 #[test]
+fn members_that_do_not_trust_our_certificate_are_named_with_what_they_say() {
+    use crate::model::Observation;
+    use crate::plan::{Waiting, plan};
+    let world = World::formed(1, true, "3.6.10");
+    let mut observed = world.observe();
+    let why = "not authorised: unknown authority".to_owned();
+    observed.etcd.statuses.values_mut().for_each(|status| *status = Observation::Unknown { why: why.clone() });
+    let waiting = plan(&world.desired, &observed, world.now).waiting;
+    assert!(waiting.contains(&Waiting::MemberHealth { member: world.leader(), why }), "{waiting:?}");
+}
+
+#[test]
 fn a_minor_that_is_taken_back_half_way_does_not_take_the_last_old_member_along() {
     let mut world = World::formed(3, true, "3.6.10");
     world.desired.version = "3.7.3".parse().unwrap();
