@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SEEDS ?= 500
 
-.PHONY: help demo test tools binaries lint sim scenarios chart crds bench
+.PHONY: help demo test tools binaries lint sim zoo scenarios chart crds bench
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ lint: tools ## Formatting, clippy, dependencies, documentation.
 
 sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them with all its events.
 	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
+
+zoo: ## Takes guards away from the operator, one at a time, and sees whether the simulation notices.
+	.ci/zoo
 
 scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name for one of them.
 	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios

@@ -1,7 +1,7 @@
 //! Many seeds: each is run twice and compared.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::checker::Violation;
 use crate::event::Event;
@@ -28,12 +28,25 @@ pub struct SeedResult {
     pub verdict: Verdict,
 }
 
-/// Runs a seed twice.
-pub fn run_seed(seed: u64) -> SeedResult {
+/// How a campaign is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// Threads.
+    pub jobs: usize,
+    /// Begin no more seeds once one has failed.
+    pub stop_at_first: bool,
+    /// Run each seed twice and compare.
+    pub twice: bool,
+}
+
+/// Runs a seed, twice if the two runs shall be compared.
+pub fn run_seed(seed: u64, twice: bool) -> SeedResult {
     let course = swarm::course(seed);
     let outcome = run_course(&course, false);
-    let again = run_course(&course, false);
-    let same = outcome.hash == again.hash && outcome.events == again.events && outcome.violation == again.violation;
+    let same = !twice || {
+        let again = run_course(&course, false);
+        outcome.hash == again.hash && outcome.events == again.events && outcome.violation == again.violation
+    };
     let verdict = match &outcome.violation {
         _ if !same => Verdict::Diverged(first_difference(seed)),
         Some(violation) => Verdict::Failed(violation.clone()),
@@ -54,19 +67,27 @@ fn first_difference(seed: u64) -> String {
     format!("event {at} differs\nfirst run:\n{}second run:\n{}", around(&a), around(&b))
 }
 
-/// Runs seeds on so many threads, in no particular order; `done` hears of each.
-pub fn run_seeds(seeds: std::ops::Range<u64>, jobs: usize, done: &(dyn Fn(&SeedResult) + Sync)) -> Vec<SeedResult> {
+/// Runs seeds, in no particular order; `done` hears of each.
+pub fn run_seeds(
+    seeds: std::ops::Range<u64>,
+    campaign: Campaign,
+    done: &(dyn Fn(&SeedResult) + Sync),
+) -> Vec<SeedResult> {
     let next = AtomicU64::new(seeds.start);
+    let stop = AtomicBool::new(false);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
+        for _ in 0..campaign.jobs.max(1) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
+                    if seed >= seeds.end || stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let result = run_seed(seed);
+                    let result = run_seed(seed, campaign.twice);
+                    if campaign.stop_at_first && !matches!(result.verdict, Verdict::Passed) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
                     done(&result);
                     results.lock().expect("no holder of this lock panics").push(result);
                 }

@@ -19,6 +19,8 @@ pub enum Trigger {
     At(Millis),
     /// With the n-th effect of the operator.
     Effect(u64),
+    /// As soon as the restore of an EtcdCluster is recorded to be in this phase.
+    RestorePhase(String),
 }
 
 /// What happens. Targets are drawn among those that exist when it strikes.
@@ -33,6 +35,8 @@ pub enum Action {
     PauseNode,
     /// A node goes down with all its containers, and comes back.
     RebootNode,
+    /// Every node goes down at once, and comes back.
+    RebootAllNodes,
     /// A data directory is emptied; the volume stays.
     WipeVolume,
     /// A PersistentVolume is gone with its data.
@@ -41,6 +45,10 @@ pub enum Action {
     CrashBefore,
     /// The operator crashes after the effect, before the answer.
     CrashAfter,
+    /// The operator's process does not move, and another one takes its place; then it goes on where it was.
+    FreezeOperator,
+    /// The next write to the API arrives so much later that its sender has given up.
+    LateWrite,
     /// The operator reaches no etcd.
     CutOperatorFromEtcd,
     /// The operator does not reach the API.
@@ -71,6 +79,10 @@ pub enum Action {
     FlipBit,
     /// The next CompleteMultipartUpload commits and answers with an error.
     AmbiguousComplete,
+    /// The store acknowledges the next object, and does not keep it.
+    LoseObject,
+    /// The store acknowledges the next object, and keeps it with a bit flipped.
+    RotObject,
     /// The store answers nothing.
     StoreDown,
     /// Watches are served far behind.
@@ -87,10 +99,13 @@ pub const ALL: &[Action] = &[
     Action::CrashContainer,
     Action::PauseNode,
     Action::RebootNode,
+    Action::RebootAllNodes,
     Action::WipeVolume,
     Action::LoseVolume,
     Action::CrashBefore,
     Action::CrashAfter,
+    Action::FreezeOperator,
+    Action::LateWrite,
     Action::CutOperatorFromEtcd,
     Action::CutOperatorFromApi,
     Action::CutOperatorFromStore,
@@ -106,6 +121,8 @@ pub const ALL: &[Action] = &[
     Action::TruncateRead,
     Action::FlipBit,
     Action::AmbiguousComplete,
+    Action::LoseObject,
+    Action::RotObject,
     Action::StoreDown,
     Action::StaleViews,
     Action::CutWatches,
@@ -136,6 +153,10 @@ pub struct Faults {
     pub stale_views: Millis,
     /// Counts the cuts of all watches.
     pub watch_cuts: u64,
+    /// The next write to the API travels for so long.
+    pub late_write: Millis,
+    /// The phase in which the restore was when it was last looked at.
+    phase: String,
     /// So many calls of the API are refused.
     pub api_error_before: u32,
     /// So many writes to the API lose their answer.
@@ -160,7 +181,7 @@ impl Faults {
         entries
             .filter_map(|(index, planned)| match planned.trigger {
                 Trigger::At(at) => Some((index, at)),
-                Trigger::Effect(_) => None,
+                Trigger::Effect(_) | Trigger::RestorePhase(_) => None,
             })
             .collect()
     }
@@ -193,6 +214,26 @@ impl World {
         }
     }
 
+    /// Faults that are triggered by what the API holds now.
+    pub fn transitions(&mut self) {
+        let waits = |planned: &Planned| matches!(planned.trigger, Trigger::RestorePhase(_));
+        if self.faults.healed || !self.faults.plan.iter().any(waits) {
+            return;
+        }
+        let clusters = self.server.peek_all(&crate::converge::custom("etcdclusters"), None);
+        let phase = clusters.iter().find_map(|cluster| cluster["status"]["restore"]["phase"].as_str());
+        let phase = phase.unwrap_or_default().to_owned();
+        if phase == self.faults.phase {
+            return;
+        }
+        self.faults.phase.clone_from(&phase);
+        let plan = self.faults.plan.iter().enumerate();
+        let due = plan.filter(|(_, planned)| planned.trigger == Trigger::RestorePhase(phase.clone()));
+        for index in due.map(|(index, _)| index).collect::<Vec<_>>() {
+            self.strike(index);
+        }
+    }
+
     /// A planned fault strikes.
     pub fn strike(&mut self, index: usize) {
         let planned = self.faults.plan[index].clone();
@@ -215,6 +256,8 @@ impl World {
             Action::CrashContainer => self.crash_some_container(),
             Action::PauseNode => self.pause_some_node(),
             Action::RebootNode => self.stop_some_node(),
+            Action::RebootAllNodes => self.stop_all_nodes(),
+            Action::FreezeOperator => self.freeze_operator().map(|life| life.to_string()),
             Action::WipeVolume | Action::LoseVolume => self.destroy_some_volume(action == Action::LoseVolume),
             Action::CrashBefore | Action::CrashAfter => {
                 self.crash_operator();
@@ -227,6 +270,9 @@ impl World {
         self.note("fault", format!("{action:?} {target} ({lasts})"));
         let faults = &mut self.faults;
         match action {
+            Action::LateWrite => faults.late_write = lasts,
+            Action::LoseObject => self.store.faults.lost_object += count,
+            Action::RotObject => self.store.faults.rotten_object += count,
             Action::LoseApiAnswer => faults.api_lost_answer += count,
             Action::ApiError => faults.api_error_before += count,
             Action::LoseEtcdAnswer => faults.etcd_lost_answer += count,
@@ -248,6 +294,8 @@ impl World {
             }
             Action::PauseNode
             | Action::RebootNode
+            | Action::RebootAllNodes
+            | Action::FreezeOperator
             | Action::CutMember
             | Action::IsolateMember
             | Action::CutOperatorFromEtcd
@@ -299,6 +347,12 @@ impl World {
                 self.plan_kubelet(&target, 0);
             }
             Action::RebootNode => self.restart_kubelet(&target),
+            Action::RebootAllNodes => {
+                for node in target.split(' ') {
+                    self.restart_kubelet(node);
+                }
+            }
+            Action::FreezeOperator => self.thaw_operator(target.parse().unwrap_or_default()),
             Action::StoreDown => self.store.faults.unavailable = false,
             Action::StaleViews => {
                 self.faults.stale_views = 0;
@@ -402,7 +456,25 @@ impl World {
 
     fn stop_some_node(&mut self) -> Option<String> {
         let node = self.usable_node()?;
-        let found = self.nodes.get_mut(&node)?;
+        self.stop_node(&node);
+        Some(node)
+    }
+
+    /// All that are up: those of them that are down already come back by themselves.
+    fn stop_all_nodes(&mut self) -> Option<String> {
+        let up = self.nodes.iter().filter(|(_, node)| !node.paused && node.kubelet.is_some());
+        let up: Vec<String> = up.map(|(name, _)| name.clone()).collect();
+        for node in &up {
+            self.stop_node(node);
+        }
+        if up.len() == self.nodes.len() {
+            self.sometimes.mark(crate::sometimes::ALL_NODES);
+        }
+        (!up.is_empty()).then(|| up.join(" "))
+    }
+
+    fn stop_node(&mut self, node: &str) {
+        let Some(found) = self.nodes.get_mut(node) else { return };
         found.kubelet = None;
         found.inbox.clear();
         let mut processes = Vec::new();
@@ -416,7 +488,6 @@ impl World {
         for process in processes {
             self.etcds.kill(process);
         }
-        Some(node)
     }
 
     /// The directory with the data of the etcd in a pod.

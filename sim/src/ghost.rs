@@ -39,17 +39,25 @@ pub struct Ghost {
     pub stale_read: Option<String>,
     /// When the operator last changed anything, and what.
     pub last_effect: Option<(Millis, String)>,
+    /// Lineages that an EtcdCluster's status has named: the Service of its clients was open to them.
+    pub recorded: BTreeSet<ClusterId>,
     /// Lineages that lost a quorum of their disks at some time.
     pub hopeless: BTreeSet<ClusterId>,
-    /// Corners of the world that this run visited.
-    pub sometimes: BTreeSet<&'static str>,
 }
 
 /// Looks at the health of every member, a few times a second.
 pub fn look(world: &mut World) {
+    let clusters = world.server.peek_all(&crate::converge::custom("etcdclusters"), None);
+    world.ghost.recorded.extend(clusters.iter().filter_map(|cluster| crate::converge::serving(cluster)));
     let lineages: Vec<ClusterId> = world.etcds.committed.keys().copied().collect();
     for cluster in lineages {
         let healthy: BTreeSet<MemberId> = world.etcds.healthy(&world.network, cluster).into_iter().collect();
+        crate::sometimes::learners(world, cluster);
+        if let Some(state) = world.etcds.configuration(cluster).filter(|_| world.etcds.formed_at(cluster).is_some()) {
+            let voters = state.voters();
+            let answering = voters.iter().filter(|voter| healthy.contains(voter)).count();
+            world.sometimes.quorum(cluster, answering, voters.len());
+        }
         let members = members(world, cluster);
         for id in members {
             let key = (cluster, id);
@@ -87,6 +95,13 @@ fn unstarted(world: &World, cluster: ClusterId) -> usize {
     let members = world.etcds.configuration(cluster).map(|state| state.members.values());
     let voters = members.into_iter().flatten().filter(|member| !member.learner);
     voters.filter(|member| !member.has_started() && volume_of(world, cluster, member.id).is_none()).count()
+}
+
+/// Whether a lineage is an attempt that no client was ever let into: status never named it, and nothing was acknowledged.
+/// The operator may not even know that it formed. Whatever is in it is in the snapshot too, or is nothing.
+pub fn is_unused_attempt(world: &World, cluster: ClusterId) -> bool {
+    let acknowledged = world.ghost.acknowledged.keys().any(|(lineage, _)| *lineage == cluster);
+    !acknowledged && !world.ghost.recorded.contains(&cluster)
 }
 
 /// The directory that holds a member's data.

@@ -36,6 +36,7 @@ pub mod converge;
 pub mod effect;
 pub mod event;
 pub mod ghost;
+pub mod sometimes;
 pub mod stream;
 
 pub use run::{Outcome, run, run_course};

@@ -1,7 +1,7 @@
 //! `sim run`: seeds of the swarm, each run twice and compared.
 //!
 //! Exit codes: 0 all held, 1 a safety property did not, 2 wrong usage, 3 a liveness property did not, 4 two runs of one
-//! seed differ.
+//! seed differ, 5 all held and a corner of the world was never visited.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 use std::io::IsTerminal;
@@ -9,10 +9,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Parser, Subcommand};
-use sim::campaign::{SeedResult, Verdict, run_seed, run_seeds};
+use sim::campaign::{Campaign, SeedResult, Verdict, run_seed, run_seeds};
 use sim::checker::Severity;
 use sim::run::run_course;
-use sim::swarm;
+use sim::{sometimes, swarm};
+
+/// All held, and a corner of the world was never visited.
+const NEVER_VISITED: u8 = 5;
 
 #[derive(Parser)]
 #[command(about = "Deterministic simulation of the etcd operator")]
@@ -41,9 +44,15 @@ struct RunArgs {
     /// The first of them.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Threads.
-    #[arg(long, default_value_t = 1)]
-    jobs: usize,
+    /// Threads; as many as the machine runs at once if not given.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Begin no more seeds once one has failed.
+    #[arg(long)]
+    stop_at_first: bool,
+    /// Run each seed once instead of twice: faster, and blind to runs that differ.
+    #[arg(long)]
+    once: bool,
     /// This seed only.
     #[arg(long)]
     seed: Option<u64>,
@@ -61,7 +70,7 @@ fn main() -> ExitCode {
         }
         Command::Run(args) => match args.seed {
             Some(seed) => one(seed, args.trace),
-            None => many(args.from, args.seeds.unwrap_or(1), args.jobs),
+            None => many(&args),
         },
     }
 }
@@ -72,15 +81,19 @@ fn one(seed: u64, trace: bool) -> ExitCode {
             println!("{event}");
         }
     }
-    let result = run_seed(seed);
+    let result = run_seed(seed, true);
     explain(&result);
     ExitCode::from(code(&result.verdict))
 }
 
-fn many(from: u64, seeds: u64, jobs: usize) -> ExitCode {
+fn many(args: &RunArgs) -> ExitCode {
+    let (from, seeds) = (args.from, args.seeds.unwrap_or(1));
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let campaign =
+        Campaign { jobs: args.jobs.unwrap_or_else(cores), stop_at_first: args.stop_at_first, twice: !args.once };
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let live = std::io::stderr().is_terminal();
-    let results = run_seeds(from..from + seeds, jobs, &|result| {
+    let results = run_seeds(from..from + seeds, campaign, &|result| {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if !matches!(result.verdict, Verdict::Passed) {
             failed.fetch_add(1, Ordering::Relaxed);
@@ -88,6 +101,8 @@ fn many(from: u64, seeds: u64, jobs: usize) -> ExitCode {
         }
         if live {
             eprint!("\r{done} of {seeds} seeds, {} failed ", failed.load(Ordering::Relaxed));
+        } else if done.is_multiple_of(50) {
+            eprintln!("{done} of {seeds} seeds, {} failed", failed.load(Ordering::Relaxed));
         }
     });
     if live {
@@ -97,18 +112,31 @@ fn many(from: u64, seeds: u64, jobs: usize) -> ExitCode {
     let effects: u64 = results.iter().map(|result| result.outcome.effects).sum();
     let passed = results.iter().filter(|result| matches!(result.verdict, Verdict::Passed)).count();
     println!(
-        "{passed} of {seeds} seeds passed, each run twice; {} simulated hours, {effects} effects",
+        "{passed} of {seeds} seeds passed, each run {}; {} simulated hours, {effects} effects",
+        if args.once { "once" } else { "twice" },
         simulated / 3_600_000
     );
-    let mut sometimes = std::collections::BTreeMap::<&str, u64>::new();
-    for what in results.iter().flat_map(|result| &result.outcome.sometimes) {
-        *sometimes.entry(what).or_default() += 1;
-    }
-    for (what, count) in sometimes {
-        println!("  {count:>5} x {what}");
-    }
+    let missed = visited(&results, seeds);
+    println!("{passed} passed, {} failed", results.len() - passed);
     let worst = results.iter().map(|result| code(&result.verdict)).filter(|code| *code != 0).min();
-    ExitCode::from(worst.unwrap_or(0))
+    ExitCode::from(worst.unwrap_or(if missed { NEVER_VISITED } else { 0 }))
+}
+
+/// Prints how often each corner of the world was visited. Whether enough seeds ran and one was not.
+fn visited(results: &[SeedResult], seeds: u64) -> bool {
+    let count = |mark: &str| results.iter().filter(|result| result.outcome.sometimes.contains(&mark)).count();
+    let mut missed = Vec::new();
+    for mark in sometimes::ALL {
+        println!("  {:>5} x {mark}", count(mark));
+        if count(mark) == 0 {
+            missed.push(*mark);
+        }
+    }
+    let enough = seeds >= sometimes::ENOUGH_SEEDS;
+    if enough && !missed.is_empty() {
+        println!("never visited in {seeds} seeds, so nothing is known about it: {}", missed.join("; "));
+    }
+    enough && !missed.is_empty()
 }
 
 fn code(verdict: &Verdict) -> u8 {

@@ -13,11 +13,15 @@ use std::time::Duration;
 
 use etcd_operator::ports::Ports;
 use futures::channel::oneshot;
+use futures::future::{Either, select};
 
 use crate::effect::Effect;
 use crate::event::Millis;
 use crate::network::Place;
 use crate::world::{Shared, World};
+
+/// How often a frozen process is looked at.
+const FROZEN_LOOK: Millis = 100;
 
 /// Who calls: an incarnation of the operator, or the agent in a pod.
 #[derive(Clone)]
@@ -36,6 +40,13 @@ impl Caller {
         madsim::time::sleep(Duration::from_millis(millis)).await;
     }
 
+    /// A process that is frozen goes on where it was when it is thawed.
+    pub async fn thawed(&self) {
+        while self.place == Place::Operator && self.shared.enter().operator.frozen.contains(&self.incarnation) {
+            self.wait(FROZEN_LOOK).await;
+        }
+    }
+
     /// One exchange with a place; none when no answer comes.
     pub async fn exchange<V, E>(
         &self,
@@ -49,18 +60,24 @@ impl Caller {
     {
         let timeout = timeout(&to);
         let operator = self.place == Place::Operator;
+        self.thawed().await;
         let (there, back, number) = {
             let mut world = self.shared.enter();
             let counts = operator && effect.as_ref().is_some_and(|effect| !effect.is_bookkeeping());
             let number = if counts { world.number_effect() } else { 0 };
             let (there, back) = world.draw_latency(&to);
-            (there, back, number)
+            let late = if number > 0 && to == Place::Api { std::mem::take(&mut world.faults.late_write) } else { 0 };
+            if late > 0 {
+                world.note("fault", format!("effect #{number} travels for {late} ms"));
+            }
+            (there + late, back, number)
         };
-        if number > 0 && self.shared.enter().crash_due(number, false) {
+        if number > 0 && self.shared.enter().crash_due(self.incarnation, number, false) {
             std::future::pending::<()>().await;
         }
         let (answer, receiver) = oneshot::channel();
         let this = self.clone();
+        let issued = self.shared.enter().now;
         // Its own task: what was sent arrives, whatever becomes of the sender.
         madsim::task::spawn(async move {
             this.wait(there).await;
@@ -69,13 +86,19 @@ impl Caller {
                 if !world.network.linked(&this.place, &to) {
                     return;
                 }
-                let result = world.commit(this.actor(), number, effect, act);
+                world.issued = issued;
+                let result = world.commit(this.actor(), number, effect.clone(), act);
+                if let (Some(effect), true, true) = (&effect, operator, result.is_ok()) {
+                    let answered = !world.lose_answer;
+                    crate::sometimes::effect(&mut world, this.incarnation, effect, answered);
+                }
+                world.transitions();
                 if std::mem::take(&mut world.lose_answer) {
                     world.note("fault", "the answer is lost".into());
                     return;
                 }
                 if number > 0 {
-                    world.crash_due(number, true);
+                    world.crash_due(this.incarnation, number, true);
                 }
                 result
             };
@@ -86,13 +109,18 @@ impl Caller {
                 let _ = answer.send(result);
             }
         });
-        match receiver.await {
-            Ok(result) => Some(result),
-            Err(oneshot::Canceled) => {
-                self.wait(timeout).await;
+        // What comes later than the deadline is not heard any more.
+        let deadline = std::pin::pin!(self.wait(timeout));
+        let answer = match select(receiver, deadline).await {
+            Either::Left((Ok(result), _)) => Some(result),
+            Either::Left((Err(oneshot::Canceled), deadline)) => {
+                deadline.await;
                 None
             }
-        }
+            Either::Right(_) => None,
+        };
+        self.thawed().await;
+        answer
     }
 
     fn actor(&self) -> &'static str {
@@ -116,7 +144,7 @@ pub fn ports(shared: &Shared, incarnation: u64) -> Ports {
         kubernetes: Arc::new(kubernetes::SimKubernetes(caller.clone())),
         etcd: Arc::new(etcd::SimEtcd(caller.clone())),
         stores: Arc::new(store::SimStores(caller.clone())),
-        clock: Arc::new(clock::SimClock(shared.clone())),
+        clock: Arc::new(clock::SimClock(caller.clone())),
         random: Arc::new(clock::SimRandom(shared.clone())),
     }
 }

@@ -13,7 +13,7 @@ use fake_k8s::controllers::scheduler::Scheduler;
 use fake_k8s::controllers::volumes::Volumes;
 use fake_k8s::server::{Request, ResourceName};
 use futures::StreamExt;
-use futures::channel::mpsc;
+use futures::channel::{mpsc, oneshot};
 use futures::future::{Either, select};
 
 use crate::checker::{Severity, Violation};
@@ -134,7 +134,7 @@ async fn drive(course: Course, trace: bool) -> Outcome {
         workload: world.clients.counts,
         lives: world.operator.incarnation,
         log: world.log.kept().cloned().collect(),
-        sometimes: world.ghost.sometimes.iter().copied().collect(),
+        sometimes: world.sometimes.marks.iter().copied().collect(),
     }
 }
 
@@ -175,23 +175,28 @@ async fn turn_the_world(shared: Shared, mut poked: mpsc::UnboundedReceiver<()>) 
     }
 }
 
-/// The operator's process: it is started, crashes, and is started again.
+/// The operator's processes: one is started, crashes or freezes, and the next is started.
 async fn run_operator(shared: Shared) {
     loop {
-        let (life, crash) = shared.enter().operator_starts();
-        let operator = std::pin::pin!(crate::operator::start(&shared, life));
-        let ended = matches!(select(operator, crash).await, Either::Left(_));
+        let (life, crash, relieved) = shared.enter().operator_starts();
+        let living = madsim::task::spawn(live(shared.clone(), life, crash));
+        select(living, relieved).await;
         let pause = {
             let mut world = shared.enter();
             if world.over {
                 return;
             }
-            if ended {
-                world.note("operator", format!("life {life} ended by itself"));
-            }
             world.streams.fault.between(500, 20_000)
         };
         madsim::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+/// One life of the operator.
+async fn live(shared: Shared, life: u64, crash: oneshot::Receiver<()>) {
+    let operator = std::pin::pin!(crate::operator::start(&shared, life));
+    if matches!(select(operator, crash).await, Either::Left(_)) {
+        shared.enter().note("operator", format!("life {life} ended by itself"));
     }
 }
 
@@ -203,6 +208,7 @@ async fn settle(shared: &Shared, course: &Course) -> Result<(), Violation> {
         return user::expect_honesty(shared).await;
     }
     user::converge(shared, course.converge_within_seconds).await?;
+    shared.enter().sometimes.converged();
     // What is still in flight arrives before silence is asked for.
     user::pause(shared, 70).await?;
     user::converge(shared, course.converge_within_seconds).await?;

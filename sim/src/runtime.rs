@@ -312,6 +312,7 @@ impl World {
         match prepared {
             Ok(()) => self.etcd(pod, start, &run.etcd),
             Err(RunError::DataLost(lost)) => {
+                self.sometimes.mark(crate::sometimes::EMPTY_DISK);
                 Outcome::Ends { after: 20, code: DATA_LOST_EXIT_CODE, message: lost.to_string() }
             }
             Err(error) => Outcome::Ends { after: 20, code: 1, message: error.to_string() },

@@ -42,6 +42,10 @@ pub struct StoreFaults {
     pub bit_flip: u32,
     /// CompleteMultipartUpload commits and answers with an error.
     pub complete_ambiguous: u32,
+    /// Acknowledge an object, and forget it.
+    pub lost_object: u32,
+    /// Acknowledge an object, and keep it with a bit flipped.
+    pub rotten_object: u32,
     /// Nothing is answered.
     pub unavailable: bool,
 }

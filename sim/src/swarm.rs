@@ -35,17 +35,23 @@ pub fn course(seed: u64) -> Course {
     });
     let mut steps = vec![Act::Create(manifest)];
     let user_acts = acts(&mut stream, version);
+    let restores = user_acts.iter().flatten().any(|act| matches!(act, Act::RestoreNewest { .. }));
     let share = TROUBLE_SECONDS / (user_acts.len() as u64 + 1);
     for act in user_acts {
         steps.push(Act::Sleep { seconds: stream.between(share / 4, share) });
         steps.extend(act);
     }
     steps.push(Act::Sleep { seconds: stream.between(share / 2, share) });
+    let nodes = stream.between(3, 6) as usize;
+    let mut faults = faults(&mut stream);
+    if restores && stream.chance(400) {
+        faults.push(interruption(&mut stream));
+    }
     Course {
         name: format!("swarm {seed}"),
         seed,
-        nodes: stream.between(3, 6) as usize,
-        faults: faults(&mut stream),
+        nodes,
+        faults,
         acts: steps,
         workload: true,
         converge_within_seconds: CONVERGE_SECONDS,
@@ -120,13 +126,24 @@ fn faults(stream: &mut Stream) -> Vec<Planned> {
     planned
 }
 
+/// Something happens to the operator right when a restore enters a phase.
+fn interruption(stream: &mut Stream) -> Planned {
+    let phase = *stream.pick(&["Starting", "Confirmed", "Switched"]).unwrap_or(&"Confirmed");
+    let action = *stream.pick(&[Action::CrashAfter, Action::FreezeOperator]).unwrap_or(&Action::CrashAfter);
+    let lasts = stream.between(5_000, 60_000);
+    Planned { trigger: Trigger::RestorePhase(phase.to_owned()), action, lasts }
+}
+
 fn strike(stream: &mut Stream, action: Action) -> Planned {
     let lasts = match action {
-        Action::PauseNode | Action::RebootNode => stream.between(5_000, 90_000),
+        Action::PauseNode | Action::RebootNode | Action::RebootAllNodes => stream.between(5_000, 90_000),
         Action::CutMember | Action::IsolateMember => {
             // Now and then longer than replaceAfter.
             if stream.chance(250) { stream.between(320_000, 420_000) } else { stream.between(5_000, 120_000) }
         }
+        // Longer than the API's deadline, and now and then longer than the lease.
+        Action::LateWrite => stream.between(11_000, 45_000),
+        Action::FreezeOperator => stream.between(5_000, 60_000),
         Action::CutOperatorFromEtcd
         | Action::CutOperatorFromApi
         | Action::CutOperatorFromStore

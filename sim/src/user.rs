@@ -429,7 +429,7 @@ fn lose(world: &mut World, cluster: &str) {
 /// Restores a cluster from the newest record of a backup; nothing to do when the backup did not get that far.
 fn restore_newest(shared: &Shared, cluster: &str, backup: &str) -> Result<(), Violation> {
     let manifest = {
-        let mut world = shared.enter();
+        let world = shared.enter();
         let found = world.server.peek(&converge::custom("etcdbackups"), NAMESPACE, backup);
         let newest = found.as_deref().and_then(|backup| {
             let records = backup["status"]["records"].as_array()?;
@@ -437,7 +437,6 @@ fn restore_newest(shared: &Shared, cluster: &str, backup: &str) -> Result<(), Vi
             live.max_by_key(|record| record["revision"].as_i64())
         });
         let Some(record) = newest else { return Ok(()) };
-        world.ghost.sometimes.insert("a restore was asked for");
         let path = path_of(found.as_deref(), record["key"].as_str().unwrap_or_default());
         json!({
             "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdRestore",

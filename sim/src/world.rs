@@ -1,7 +1,7 @@
 //! The world of one run: the fakes, the agenda of what is due when, and what the checkers saw. Everything in it happens
 //! under one lock, at one instant of simulated time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use fake_k8s::controllers::Controller;
@@ -20,12 +20,15 @@ use crate::ghost::Ghost;
 use crate::names::Names;
 use crate::network::{Network, Place};
 use crate::runtime::SimPod;
+use crate::sometimes::Sometimes;
 use crate::store::FakeStore;
 use crate::stream::Stream;
 use crate::workload::Clients;
 
 /// etcd's heartbeat and election clock.
 const ETCD_TICK: Millis = 250;
+/// How long a life of the operator that was frozen goes on beside its successor.
+const AFTER_THAW: Millis = 25_000;
 /// How long the history of versions by time reaches back.
 const MARKS_REACH: Millis = 300_000;
 
@@ -127,6 +130,8 @@ pub enum Due {
     Fault(usize),
     /// A fault ends.
     Heal(u64),
+    /// A life of the operator ends.
+    EndOfLife(u64),
 }
 
 /// A node.
@@ -146,9 +151,12 @@ pub struct OperatorProcess {
     pub incarnation: u64,
     /// Effects so far, over all lives.
     pub effects: u64,
+    /// Lives that do not move at the moment.
+    pub frozen: BTreeSet<u64>,
     /// Effects before (false) or after (true) which it crashes.
     pub crash_plan: Vec<(u64, bool)>,
-    crash: Option<oneshot::Sender<()>>,
+    crash: BTreeMap<u64, oneshot::Sender<()>>,
+    relieve: Option<oneshot::Sender<()>>,
 }
 
 /// The world.
@@ -187,6 +195,10 @@ pub struct World {
     pub quiet: bool,
     /// The run is over.
     pub over: bool,
+    /// When the effect that is being judged was sent.
+    pub issued: Millis,
+    /// Which corners of the world this run visited.
+    pub sometimes: Sometimes,
     /// Set by an exchange whose answer is lost.
     pub lose_answer: bool,
     /// Counts pod addresses.
@@ -260,6 +272,8 @@ pub fn build(blueprint: Blueprint) -> (Shared, mpsc::UnboundedReceiver<()>) {
             log: EventLog::new(blueprint.trace),
             quiet: false,
             over: false,
+            issued: 0,
+            sometimes: Sometimes::default(),
             lose_answer: false,
             next_ip: 0,
             controllers: blueprint.controllers,
@@ -393,6 +407,7 @@ impl World {
             Due::Client(index) => crate::workload::turn(self, index),
             Due::Fault(index) => self.strike(index),
             Due::Heal(id) => self.heal(id),
+            Due::EndOfLife(life) => self.crash_life(life),
         }
     }
 
@@ -550,30 +565,55 @@ impl World {
         self.operator.effects
     }
 
-    /// A life of the operator begins; the receiver ends when it shall die.
-    pub fn operator_starts(&mut self) -> (u64, oneshot::Receiver<()>) {
-        let (sender, receiver) = oneshot::channel();
+    /// A life of the operator begins. The first receiver ends when it shall die, the second when another life shall
+    /// begin beside it.
+    pub fn operator_starts(&mut self) -> (u64, oneshot::Receiver<()>, oneshot::Receiver<()>) {
+        let (sender, crash) = oneshot::channel();
+        let (relieve, relieved) = oneshot::channel();
         self.operator.incarnation += 1;
-        self.operator.crash = Some(sender);
         let life = self.operator.incarnation;
+        self.operator.crash.insert(life, sender);
+        self.operator.relieve = Some(relieve);
         self.note("operator", format!("life {life} begins"));
-        (life, receiver)
+        (life, crash, relieved)
     }
 
-    /// The operator dies now.
+    /// The operator of now dies.
     pub fn crash_operator(&mut self) {
-        if let Some(crash) = self.operator.crash.take() {
-            self.note("fault", "the operator crashes".into());
+        self.crash_life(self.operator.incarnation);
+    }
+
+    /// A life of the operator ends here, in whatever it does.
+    pub fn crash_life(&mut self, life: u64) {
+        if let Some(crash) = self.operator.crash.remove(&life) {
+            self.note("fault", format!("life {life} of the operator crashes"));
+            crate::sometimes::crashed(self);
             // It may have ended just now.
             let _ = crash.send(());
         }
     }
 
-    /// Crashes the operator if the plan says so for this effect.
-    pub fn crash_due(&mut self, number: u64, after: bool) -> bool {
+    /// The operator of now does not move any more, and another one is started beside it.
+    pub fn freeze_operator(&mut self) -> Option<u64> {
+        let life = self.operator.incarnation;
+        let relieve = self.operator.relieve.take().filter(|_| self.operator.crash.contains_key(&life))?;
+        self.operator.frozen.insert(life);
+        // Whoever starts operators is there until the run is over.
+        let _ = relieve.send(());
+        Some(life)
+    }
+
+    /// A frozen life goes on where it was; its days are counted.
+    pub fn thaw_operator(&mut self, life: u64) {
+        self.operator.frozen.remove(&life);
+        self.after(AFTER_THAW, Due::EndOfLife(life));
+    }
+
+    /// Crashes a life of the operator if the plan says so for this effect.
+    pub fn crash_due(&mut self, life: u64, number: u64, after: bool) -> bool {
         let due = self.operator.crash_plan.contains(&(number, after));
         if due {
-            self.crash_operator();
+            self.crash_life(life);
         }
         due
     }
@@ -591,6 +631,9 @@ impl World {
         let verdict = checkers.effect(self, &effect);
         self.checkers = checkers;
         let before = self.server.resource_version();
+        if crate::sometimes::refused_for_uid(self, &effect) {
+            self.sometimes.mark(crate::sometimes::UID_REFUSED);
+        }
         let result = act(self);
         let outcome = match &result {
             Ok(_) => "ok".to_owned(),

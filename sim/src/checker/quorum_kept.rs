@@ -1,9 +1,11 @@
 //! S1: a removal leaves a quorum of healthy members, and so does the deletion or the restart of a pod, unless that member
 //! was already unhealthy.
 //!
-//! The operator cannot know what happened within the last moments: a member counts as healthy here if it was so within
-//! [`FRESH`], and the one that is hit counts as unhealthy if it was so within that time. Waived: a cluster of one or two
-//! voters is restarted (there is no way to do it without an interruption), and a lineage that a restore supersedes.
+//! The operator cannot know what happened within the last moments before it sent the effect, nor while the effect was on
+//! its way (nothing calls a request back): a member counts as healthy here if it was so within [`FRESH`], and the one that
+//! is hit counts as unhealthy if it was so within that time. Waived: a cluster of one or two voters is restarted (there is
+//! no way to do it without an interruption), a lineage that a restore supersedes, and an attempt that no client was let
+//! into.
 //! NOT verified: learners, and what a user deletes.
 
 use etcd_operator::model::{ClusterId, MemberId};
@@ -14,7 +16,7 @@ use crate::event::Millis;
 use crate::ghost;
 use crate::world::World;
 
-/// What the operator saw may be so old: its poll, its calls' deadlines, its own latency.
+/// What the operator saw when it sent the effect may be so old: its poll, its calls' deadlines, its own latency.
 const FRESH: Millis = 20_000;
 
 /// S1.
@@ -42,7 +44,7 @@ impl Checker for QuorumKept {
 }
 
 fn recently(world: &World, at: Option<&Millis>) -> bool {
-    at.is_some_and(|at| at + FRESH >= world.now)
+    at.is_some_and(|at| at + FRESH >= world.issued)
 }
 
 /// Voters of the configuration that were healthy a moment ago, without this one.
@@ -75,7 +77,10 @@ fn stopped(world: &World, key: &str, verb: &str) -> Option<String> {
     if !state.voters().contains(&member) || world.etcds.formed_at(cluster).is_none() {
         return None;
     }
-    if recently(world, world.ghost.unhealthy_at.get(&(cluster, member))) || superseded(world, cluster) {
+    if recently(world, world.ghost.unhealthy_at.get(&(cluster, member)))
+        || superseded(world, cluster)
+        || ghost::is_unused_attempt(world, cluster)
+    {
         return None;
     }
     let (healthy, voters) = others_healthy(world, cluster, member);

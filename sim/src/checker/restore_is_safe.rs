@@ -1,7 +1,8 @@
 //! S11: nothing of the old lineage is destroyed before the restored one has a quorum and holds what the snapshot holds.
 //!
 //! Looked at: deletions of running members' pods and of volume claims of a formed lineage while another lineage of the
-//! same EtcdCluster is being restored. NOT verified: that the snapshot was the one that the user asked for (S7, S10).
+//! same EtcdCluster is being restored; an earlier attempt that no client was let into is not old data.
+//! NOT verified: that the snapshot was the one that the user asked for (S7, S10).
 
 use etcd_operator::model::ClusterId;
 
@@ -9,6 +10,7 @@ use super::Checker;
 use super::volumes_kept::peek;
 use crate::effect::Effect;
 use crate::event::Millis;
+use crate::ghost;
 use crate::world::World;
 
 /// The new lineage must have had its quorum so recently.
@@ -35,7 +37,8 @@ impl Checker for RestoreIsSafe {
             _ => return None,
         };
         let old = world.etcds.configuration(cluster)?;
-        if world.etcds.formed_at(cluster).is_none() || !old.members.contains_key(&member) {
+        let unused = world.etcds.formed_at(cluster).is_none() || ghost::is_unused_attempt(world, cluster);
+        if unused || !old.members.contains_key(&member) {
             return None;
         }
         let owner = world.ghost.owner.get(&cluster)?;

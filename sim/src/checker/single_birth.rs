@@ -1,6 +1,7 @@
-//! S3: a cluster is born once. A directory is made with state `new` only while no lineage of the EtcdCluster has formed
-//! (an attempt that never formed may be thrown away), or by a restore under a fresh token; and no member's directory is
-//! made twice.
+//! S3: a cluster is born once. A directory is made with state `new` only while no lineage of the EtcdCluster has formed,
+//! or by a restore under a fresh token; and no member's directory is made twice. An attempt may be thrown away as long as
+//! no client was let into it: status never named it, and nothing was acknowledged. (It may have formed behind the back of
+//! an operator that is cut off from it: the Service of the clients is closed until status says so.)
 //!
 //! NOT verified: that an abandoned attempt had good reason to be abandoned.
 
@@ -40,7 +41,10 @@ impl Checker for SingleBirth {
         let pod = world.server.peek(&ResourceName::core("pods"), namespace, name)?;
         let owner = format!("{namespace}/{}", ghost::cluster_of(&pod)?);
         let formed = world.ghost.owner.iter().find(|(cluster, known)| {
-            **known == owner && **cluster != birth.cluster && world.etcds.formed_at(**cluster).is_some()
+            **known == owner
+                && **cluster != birth.cluster
+                && world.etcds.formed_at(**cluster).is_some()
+                && !ghost::is_unused_attempt(world, **cluster)
         });
         formed
             .map(|(cluster, _)| format!("{} starts a new cluster although {owner} was formed as {cluster}", birth.pod))

@@ -1,5 +1,6 @@
 //! S5: a volume claim is deleted only when its member is out of the committed membership, or its lineage never formed, or
-//! a restored lineage took over; and every delete carries the uid of the object that it means.
+//! a restored lineage took over, or its lineage is an attempt that no client was let into (a seed of it lost
+//! its disk, say: the attempt is thrown away whole, and what it held is in the snapshot); and every delete carries the uid of the object that it means.
 //!
 //! NOT verified: deletions by garbage collection after the EtcdCluster itself is gone.
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::Checker;
 use super::quorum_kept::superseded;
 use crate::effect::Effect;
+use crate::ghost;
 use crate::world::World;
 
 /// S5.
@@ -41,7 +43,8 @@ impl Checker for VolumesKept {
         let state = world.etcds.configuration(disk.cluster)?;
         let needed = state.members.contains_key(&disk.member)
             && world.etcds.formed_at(disk.cluster).is_some()
-            && !superseded(world, disk.cluster);
+            && !superseded(world, disk.cluster)
+            && !ghost::is_unused_attempt(world, disk.cluster);
         needed.then(|| {
             format!("{key} holds the data of member {} of {}, which is in the membership", disk.member, disk.cluster)
         })

@@ -171,11 +171,15 @@ struct Watch {
 impl Watch {
     async fn next(&mut self) -> WatchEvent {
         loop {
+            self.caller.thawed().await;
             if let Some(event) = self.ready.pop_front() {
                 return event;
             }
             if let Err(error) = self.fill().await {
                 self.cursor = None;
+                if matches!(error, KubernetesError::Expired { .. }) {
+                    self.caller.shared.enter().sometimes.mark(crate::sometimes::RELISTED);
+                }
                 let pause = self.caller.shared.enter().streams.watch.between(200, 2000);
                 self.caller.wait(pause).await;
                 return WatchEvent::Interrupted(error);

@@ -81,6 +81,25 @@ fn not_found(path: &Path) -> Error {
     Error::NotFound { path: path.to_string(), source: "404".into() }
 }
 
+/// The store acknowledges an object and does not have it, or has other bytes.
+fn spoil(world: &mut World, place: &Option<(String, String)>) {
+    let Some(place) = place else { return };
+    if FakeStore::strikes(&mut world.store.faults.lost_object) {
+        world.store.objects.remove(place);
+    } else if FakeStore::strikes(&mut world.store.faults.rotten_object) {
+        let at = world.streams.store.bits() as usize;
+        let Some(stored) = world.store.objects.get_mut(place).filter(|stored| !stored.data.is_empty()) else { return };
+        let mut bytes = stored.data.to_vec();
+        let at = at % bytes.len();
+        bytes[at] ^= 1;
+        stored.data = bytes.into();
+    } else {
+        return;
+    }
+    world.note("fault", format!("the store does not hold what it acknowledges of {}", place.1));
+    world.sometimes.mark(crate::sometimes::STORE_LIED);
+}
+
 impl Bucket {
     /// One exchange with the store: what is done happens at one instant between two latencies, also when the caller has
     /// given up meanwhile.
@@ -89,7 +108,13 @@ impl Bucket {
         effect: Option<Effect>,
         action: impl FnOnce(&mut World) -> object_store::Result<T> + Send + 'static,
     ) -> object_store::Result<T> {
-        let completes = matches!(effect, Some(Effect::StoreComplete { .. }));
+        let place = match &effect {
+            Some(Effect::StoreComplete { bucket, key } | Effect::StorePut { bucket, key }) => {
+                Some((bucket.clone(), key.clone()))
+            }
+            _ => None,
+        };
+        let completes = place.is_some();
         let writes = effect.is_some();
         let (allowed, bucket) = (self.allowed, self.bucket.clone());
         let act = move |world: &mut World| {
@@ -103,6 +128,9 @@ impl Bucket {
                 return Err(generic("503 SlowDown"));
             }
             let result = action(world);
+            if completes && result.is_ok() {
+                spoil(world, &place);
+            }
             let faults = &mut world.store.faults;
             world.lose_answer = (completes && FakeStore::strikes(&mut faults.complete_ambiguous))
                 || (writes && FakeStore::strikes(&mut faults.lost_answer));
