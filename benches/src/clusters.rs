@@ -167,6 +167,7 @@ fn healthy(desired: &Desired, members: &[String]) -> EtcdObserved {
         cluster_id: ClusterId(7),
         member_id: id(index),
         version: desired.version.to_string(),
+        storage_version: None,
         leader: Some(id(0)),
         term: RaftTerm(3),
         raft_index: 1000,
