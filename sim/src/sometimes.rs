@@ -125,10 +125,10 @@ pub fn effect(world: &mut World, life: u64, effect: &Effect, answered: bool) {
         }
         Effect::StoreBegin { key, .. } if is_retry(sometimes, key) => sometimes.mark(BACKUP_RETRIED),
         Effect::Update { kind, status: true, body, .. } if kind == "EtcdBackup" => recorded(sometimes, body),
-        Effect::Update { kind, status: true, body, .. } if kind == "EtcdRestore" => {
-            if body["status"]["succeeded"] == true {
-                sometimes.mark(RESTORED);
-            }
+        Effect::Update { kind, status: true, body, .. }
+            if kind == "EtcdRestore" && body["status"]["succeeded"] == true =>
+        {
+            sometimes.mark(RESTORED);
         }
         _ => {}
     }
