@@ -91,8 +91,10 @@ pub fn exceptions_without_reason(source: &Source) -> Vec<String> {
 /// Blanks at the end of lines, and a missing or doubled end of file.
 pub fn untidy_ends(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
+    // In a unified diff, one blank alone is an empty line of context.
+    let is_patch = source.path.ends_with(".patch");
     for (number, line) in source.text.split('\n').enumerate() {
-        if line.ends_with([' ', '\t', '\r']) {
+        if line.ends_with([' ', '\t', '\r']) && !(is_patch && line == " ") {
             wrong.push(source.at(number + 1, "blanks at the end"));
         }
     }
@@ -169,6 +171,8 @@ fn untidy_ends_are_caught() {
         assert!(!untidy_ends(&Source::of("a.md", text)).is_empty(), "{text:?}");
     }
     assert!(untidy_ends(&Source::of("a.md", "x\n\ny\n")).is_empty());
+    assert!(untidy_ends(&Source::of("a.patch", "-x\n \n+y\n")).is_empty());
+    assert!(!untidy_ends(&Source::of("a.patch", "+y \n")).is_empty());
 }
 
 #[test]
