@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_operator::adapters::dial::Dialer;
@@ -41,6 +42,19 @@ struct Member {
     process: Option<Child>,
 }
 
+/// A port for a server that is started a moment later. From below the range that the kernel gives to outgoing connections
+/// (32768 and up, ip(7)): one of those may take a port that was free when it was looked at.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = 12_000 + u16::try_from(std::process::id() % 300).expect("below 300") * 50;
+    loop {
+        let port = base + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 impl Cluster {
     fn new(version: &str, test: &str) -> Self {
         let installed = binaries::locate("etcd", version, &|line| println!("{line}")).expect("etcd can be built");
@@ -53,8 +67,7 @@ impl Cluster {
 
     /// A member that is known and not started.
     fn prepare(&mut self, name: &str) {
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [client, peer] = ports.map(|port| port.local_addr().expect("bound").to_string());
+        let [client, peer] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let (client_url, peer_url) = (format!("{}://{client}", self.scheme), format!("http://{peer}"));
         self.members.push(Member { name: name.to_owned(), client_url, peer_url, process: None });
     }
