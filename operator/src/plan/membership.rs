@@ -231,16 +231,32 @@ pub(super) fn scale_in(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safe
         return ControlFlow::Continue(());
     }
     let mut candidates: Vec<_> = members.voters().collect();
+    // One more than wanted stands in for a member that must be made anew: it is that one that goes, and only once the
+    // others serve. (The stand-in itself, not healthy yet, would otherwise be the first to go, for ever.)
+    if candidates.len() == pass.desired.size + 1
+        && candidates.iter().any(|member| rollout::must_be_made_anew(pass, member))
+    {
+        candidates.retain(|member| rollout::must_be_made_anew(pass, member));
+        let starting = members.voters().find(|member| !member.healthy && !rollout::must_be_made_anew(pass, member));
+        if let Some(member) = starting {
+            let why = "before the member that it stands in for goes".to_owned();
+            pass.wait(Waiting::MemberHealth { member: member.name.clone(), why });
+            return ControlFlow::Continue(());
+        }
+    }
     candidates.sort_by_key(|member| {
         let age = member.pod.map_or(i64::MAX, |pod| pod.created_at.as_second());
         let anew = rollout::must_be_made_anew(pass, member);
         (member.healthy, !anew, anew && members.leads(member), std::cmp::Reverse(age), member.name.clone())
     });
+    let others_can_go = candidates.len() > 1;
     for member in candidates {
         if members.leads(member) && member.healthy {
             match move_leader(pass, members, member) {
                 Some(step) => return pass.last_step(step),
-                None => continue,
+                None if others_can_go => continue,
+                // Below etcd 3.3, and it alone must go: its successor is elected once it is gone.
+                None => {}
             }
         }
         let anew = member.healthy && rollout::must_be_made_anew(pass, member);
