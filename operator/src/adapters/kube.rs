@@ -294,7 +294,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// From a metav1.Status (https://github.com/kubernetes/community, api-conventions.md, "Response Status Kind").
+/// From a metav1.Status (kubernetes/community, api-conventions.md, "Response Status Kind").
 fn from_status(code: u16, reason: &str, message: &str, retry_after: Option<i64>, writes: bool) -> KubernetesError {
     let message = if message.is_empty() { format!("{code} {reason}") } else { message.to_owned() };
     let retry_after = retry_after.filter(|&seconds| seconds > 0).map(SignedDuration::from_secs);
