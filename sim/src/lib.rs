@@ -2,7 +2,7 @@
 //! implemented by fakes, on simulated time, while faults strike and checkers watch.
 //!
 //! One seed and one commit give one run, byte for byte. Reading order: [`course`] is what a run is made of, [`swarm`]
-//! makes one from a seed, [`run`] runs it; [`world`] holds everything that there is in it, [`port`] is how the operator
+//! makes one from a seed, [`run()`] runs it; [`world`] holds everything that there is in it, [`port`] is how the operator
 //! reaches it, [`checker`] is what must hold.
 
 #[cfg(not(madsim))]

@@ -9,6 +9,8 @@ use crate::server::{Request, ResourceName, Server};
 
 /// Kinds of events remembered for counting; beyond it the memory starts afresh, and so do the counts.
 const REMEMBERED_MAX: usize = 512;
+/// Names tried for one event. Components of one process record in the same nanosecond: each may have taken one.
+const NAMES_TRIED_MAX: usize = 16;
 
 /// Whether an event is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +57,29 @@ impl Recorder {
         if self.remembered.len() >= REMEMBERED_MAX {
             self.remembered.clear();
         }
-        self.written += 1;
-        // Unique among components and among restarts of one: the number alone would begin again.
-        let name = format!("{}.{:x}{:04x}", object::name(about), now.as_nanosecond(), self.written & 0xffff);
-        let body = json!({
+        let body = self.body(now, about, (severity, reason, message));
+        for _ in 0..NAMES_TRIED_MAX {
+            self.written += 1;
+            // The number alone would begin again after a restart, and the time alone is another component's too.
+            let name = format!("{}.{:x}{:04x}", object::name(about), now.as_nanosecond(), self.written & 0xffff);
+            let mut body = body.clone();
+            body["metadata"] = json!({"name": name, "namespace": namespace});
+            match server.handle(now, &Request::create(events(), namespace, body)) {
+                Ok(_) => {
+                    self.remembered.insert(kind, (name, 1));
+                    return;
+                }
+                Err(status) if status.is_already_exists() => {}
+                // Refused (an admission fault in a simulation): an event is lost, as it is on a cluster.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// An event without its name.
+    fn body(&self, now: Timestamp, about: &Value, (severity, reason, message): (Severity, &str, &str)) -> Value {
+        json!({
             "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {
                 "apiVersion": about["apiVersion"], "kind": about["kind"], "namespace": object::namespace(about),
                 "name": object::name(about), "uid": object::uid(about), "resourceVersion": object::version(about),
@@ -70,13 +89,40 @@ impl Recorder {
             "source": {"component": self.component, "host": self.host},
             "reportingComponent": self.component, "reportingInstance": self.host,
             "firstTimestamp": object::time(now), "lastTimestamp": object::time(now), "count": 1,
-        });
-        if server.handle(now, &Request::create(events(), namespace, body)).is_ok() {
-            self.remembered.insert(kind, (name, 1));
-        }
+        })
     }
 }
 
 fn events() -> ResourceName {
     ResourceName::core("events")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scheduler and kubelet live in one process and are stepped with one reading of the clock: the kubelet's first event
+    /// of a pod had the name of the scheduler's, and was lost.
+    #[test]
+    fn components_that_record_at_the_same_moment_lose_nothing() {
+        let mut server = Server::new(1);
+        let now = Timestamp::UNIX_EPOCH;
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"}});
+        for component in ["scheduler", "kubelet", "volumes"] {
+            let mut recorder = Recorder::new(component, "", true);
+            recorder.record(&mut server, now, &pod, (Severity::Normal, component, "said once"));
+            recorder.record(&mut server, now, &pod, (Severity::Normal, component, "said twice"));
+            recorder.record(&mut server, now, &pod, (Severity::Normal, component, "said twice"));
+        }
+        let found = server.peek_all(&events(), None);
+        let said = |reason: &str, message: &str| {
+            let mut all = found.iter().filter(|event| event["reason"] == reason && event["message"] == message);
+            (all.next().map(|event| event["count"].clone()), all.count())
+        };
+        for component in ["scheduler", "kubelet", "volumes"] {
+            assert_eq!(said(component, "said once"), (Some(json!(1)), 0));
+            assert_eq!(said(component, "said twice"), (Some(json!(2)), 0));
+        }
+    }
 }

@@ -74,7 +74,7 @@ pub fn write(revision: i64, entries: impl Iterator<Item = Entry>) -> Vec<u8> {
     file.finish(root, freelist)
 }
 
-/// What [`write`] wrote: the revision and the entries in the order of their changes.
+/// What [`write()`] wrote: the revision and the entries in the order of their changes.
 ///
 /// # Errors
 /// When the bytes are cut, changed, or not of this module's making.
