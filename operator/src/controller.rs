@@ -256,9 +256,7 @@ impl Process {
 
     /// The scope annotation decides which operator an object belongs to (contract 1.5).
     fn manages(&self, object: &Object) -> bool {
-        let scope =
-            object.meta().annotations.as_ref().and_then(|annotations| annotations.get(labels::ANNOTATION_SCOPE));
-        (scope.map(String::as_str) == Some(labels::SCOPE_CLUSTERWIDE)) == self.options.clusterwide
+        labels::is_clusterwide(object.meta().annotations.as_ref()) == self.options.clusterwide
     }
 
     fn queue_change(&mut self, change: &Change) {

@@ -160,11 +160,6 @@ impl Version {
         self.at_least(3, 3, 0)
     }
 
-    /// Whether a member list can be asked for linearizably: 3.5 and later. Before, a quorum read beside it must do.
-    pub const fn supports_linearizable_member_list(&self) -> bool {
-        self.at_least(3, 5, 0)
-    }
-
     /// Whether it writes entries of the v2 store into the raft log, for members' attributes: below 3.6.
     pub const fn writes_legacy_log(&self) -> bool {
         !self.at_least(3, 6, 0)
@@ -338,10 +333,9 @@ mod tests {
             let version = version(text);
             let yes = |is: bool| if is { "yes" } else { "no" };
             format!(
-                "{text}: learners {}, move leader {}, linearizable list {}, {:?}, {:?}, TLS {:?}",
+                "{text}: learners {}, move leader {}, {:?}, {:?}, TLS {:?}",
                 yes(version.supports_learners()),
                 yes(version.supports_move_leader()),
-                yes(version.supports_linearizable_member_list()),
                 version.restore_tool(),
                 version.probe(false),
                 version.probe(true),
@@ -350,16 +344,16 @@ mod tests {
         let texts = ["3.2.25", "3.3.27", "3.4.28", "3.4.29", "3.5.10", "3.5.11", "3.6.0", "3.6.10", "3.7.3", "3.10.0"];
         let table: Vec<String> = texts.iter().map(|text| row(text)).collect();
         let expected = "\
-3.2.25: learners no, move leader no, linearizable list no, Etcdctl, Version, TLS Tcp
-3.3.27: learners no, move leader yes, linearizable list no, Etcdctl, Version, TLS Tcp
-3.4.28: learners yes, move leader yes, linearizable list no, Etcdctl, Version, TLS Tcp
-3.4.29: learners yes, move leader yes, linearizable list no, Etcdctl, Health, TLS HealthOnMetricsPort
-3.5.10: learners yes, move leader yes, linearizable list yes, Etcdutl, Version, TLS Tcp
-3.5.11: learners yes, move leader yes, linearizable list yes, Etcdutl, Health, TLS HealthOnMetricsPort
-3.6.0: learners yes, move leader yes, linearizable list yes, Etcdutl, Health, TLS HealthOnMetricsPort
-3.6.10: learners yes, move leader yes, linearizable list yes, Etcdutl, Health, TLS HealthOnMetricsPort
-3.7.3: learners yes, move leader yes, linearizable list yes, Etcdutl, Health, TLS HealthOnMetricsPort
-3.10.0: learners yes, move leader yes, linearizable list yes, Etcdutl, Health, TLS HealthOnMetricsPort";
+3.2.25: learners no, move leader no, Etcdctl, Version, TLS Tcp
+3.3.27: learners no, move leader yes, Etcdctl, Version, TLS Tcp
+3.4.28: learners yes, move leader yes, Etcdctl, Version, TLS Tcp
+3.4.29: learners yes, move leader yes, Etcdctl, Health, TLS HealthOnMetricsPort
+3.5.10: learners yes, move leader yes, Etcdutl, Version, TLS Tcp
+3.5.11: learners yes, move leader yes, Etcdutl, Health, TLS HealthOnMetricsPort
+3.6.0: learners yes, move leader yes, Etcdutl, Health, TLS HealthOnMetricsPort
+3.6.10: learners yes, move leader yes, Etcdutl, Health, TLS HealthOnMetricsPort
+3.7.3: learners yes, move leader yes, Etcdutl, Health, TLS HealthOnMetricsPort
+3.10.0: learners yes, move leader yes, Etcdutl, Health, TLS HealthOnMetricsPort";
         assert_eq!(table.join("\n"), expected);
     }
 }

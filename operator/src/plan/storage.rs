@@ -9,7 +9,9 @@ use super::{PodDeletion, Step, VolumeDeletion, Waiting};
 /// Deletes one object of a member that is not in the list. Every member is in the list before it has a pod or a volume,
 /// and the list was read after the objects: who is not in it was removed.
 ///
-/// Remaining race: below etcd 3.5 the list is the leader's own state, right after a quorum read.
+/// No race remains, in any version of etcd: the list is that of a member which had just answered a quorum read, so it
+/// holds every change that was committed before. A later change cannot be about these objects: a member that was removed
+/// never comes back, and one that is added has a new name.
 pub(super) fn drop_leftovers(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<()> {
     let Some(token) = pass.record.lineage.as_ref().map(|lineage| lineage.token.clone()) else {
         return ControlFlow::Continue(());

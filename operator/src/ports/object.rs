@@ -63,7 +63,7 @@ pub trait Typed:
 }
 
 macro_rules! kinds {
-    ($($name:ident: $group:literal, $version:literal, $plural:literal, status: $status:literal;)*) => {
+    ($($name:ident: $group:literal, $version:literal, $plural:literal;)*) => {
         /// The kinds that the operator reads or writes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind { $(#[doc = concat!("`", stringify!($name), "`.")] $name,)* }
@@ -83,8 +83,6 @@ macro_rules! kinds {
             pub const fn plural(self) -> &'static str { match self { $(Kind::$name => $plural,)* } }
             /// `kind` in manifests.
             pub const fn as_str(self) -> &'static str { match self { $(Kind::$name => stringify!($name),)* } }
-            /// Whether there is a status subresource.
-            pub const fn has_status(self) -> bool { match self { $(Kind::$name => $status,)* } }
         }
 
         /// An object of one of these kinds. Cheap to clone.
@@ -127,16 +125,16 @@ macro_rules! kinds {
 }
 
 kinds! {
-    EtcdCluster: "etcd.database.coreos.com", "v1beta2", "etcdclusters", status: true;
-    EtcdBackup: "etcd.database.coreos.com", "v1beta2", "etcdbackups", status: true;
-    EtcdRestore: "etcd.database.coreos.com", "v1beta2", "etcdrestores", status: true;
-    Pod: "", "v1", "pods", status: true;
-    PersistentVolumeClaim: "", "v1", "persistentvolumeclaims", status: true;
-    Service: "", "v1", "services", status: true;
-    Secret: "", "v1", "secrets", status: false;
-    Endpoints: "", "v1", "endpoints", status: false;
-    Event: "", "v1", "events", status: false;
-    Lease: "coordination.k8s.io", "v1", "leases", status: false;
+    EtcdCluster: "etcd.database.coreos.com", "v1beta2", "etcdclusters";
+    EtcdBackup: "etcd.database.coreos.com", "v1beta2", "etcdbackups";
+    EtcdRestore: "etcd.database.coreos.com", "v1beta2", "etcdrestores";
+    Pod: "", "v1", "pods";
+    PersistentVolumeClaim: "", "v1", "persistentvolumeclaims";
+    Service: "", "v1", "services";
+    Secret: "", "v1", "secrets";
+    Endpoints: "", "v1", "endpoints";
+    Event: "", "v1", "events";
+    Lease: "coordination.k8s.io", "v1", "leases";
 }
 
 impl Kind {

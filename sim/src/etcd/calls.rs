@@ -34,6 +34,15 @@ fn unavailable(message: &str) -> EtcdError {
     EtcdError::Unavailable { message: message.to_owned() }
 }
 
+/// It was proposed, and nobody knows what became of it.
+fn timed_out(detail: &str) -> EtcdError {
+    EtcdError::Ambiguous { message: format!("etcdserver: request timed out{detail}") }
+}
+
+fn too_few_started() -> EtcdError {
+    refused("etcdserver: re-configuration failed due to not enough started members")
+}
+
 impl Etcds {
     /// The process that answers, unless its node is paused.
     fn answering(&self, id: ProcessId) -> Result<&super::Process, EtcdError> {
@@ -66,7 +75,7 @@ impl Etcds {
         // A second round: the first one may have raised a follower's term or carried only a part.
         self.replicate(leader, now, network);
         let committed = self.disk(leader).is_some_and(|disk| disk.commit >= index);
-        if committed { Ok(()) } else { Err(EtcdError::Ambiguous { message: "etcdserver: request timed out".into() }) }
+        if committed { Ok(()) } else { Err(timed_out("")) }
     }
 
     /// Confirms that the process reaches a leader with a quorum, and brings it up to the leader's commit.
@@ -75,8 +84,7 @@ impl Etcds {
         let quorum = self.replicate(leader, now, network);
         let commit = self.disk(leader).map_or(0, |disk| disk.commit);
         let caught_up = self.processes.get(&id).is_some_and(|process| process.state.applied >= commit);
-        let timed_out = || EtcdError::Unavailable { message: "etcdserver: request timed out".into() };
-        if quorum && caught_up { Ok(()) } else { Err(timed_out()) }
+        if quorum && caught_up { Ok(()) } else { Err(unavailable("etcdserver: request timed out")) }
     }
 
     /// Maintenance.Status.
@@ -135,7 +143,6 @@ impl Etcds {
         now: Millis,
         network: &Network,
     ) -> Result<(Option<Vec<u8>>, Revision), EtcdError> {
-        self.answering(id)?;
         self.not_a_learner(id)?;
         self.read_index(id, now, network)?;
         let state = &self.answering(id)?.state;
@@ -148,6 +155,12 @@ impl Etcds {
             return Err(unavailable("etcdserver: rpc not supported for learner"));
         }
         Ok(())
+    }
+
+    /// The leader as a voter reaches it: learners pass no call on.
+    fn leader_through_voter(&self, id: ProcessId, network: &Network) -> Result<ProcessId, EtcdError> {
+        self.not_a_learner(id)?;
+        self.leader_of(id, network)
     }
 
     /// Writes a key; its revision.
@@ -178,7 +191,7 @@ impl Etcds {
         });
         if pending {
             // raft drops a second change while one is unapplied; the caller only sees a time-out.
-            return Err(EtcdError::Ambiguous { message: "etcdserver: request timed out".into() });
+            return Err(timed_out(""));
         }
         self.propose(leader, op, now, network)
     }
@@ -207,8 +220,7 @@ impl Etcds {
         now: Millis,
         network: &Network,
     ) -> Result<MemberId, EtcdError> {
-        self.not_a_learner(id)?;
-        let leader = self.leader_of(id, network)?;
+        let leader = self.leader_through_voter(id, network)?;
         let process = &self.processes[&leader];
         if learner && self.processes[&id].version.0 < LEARNERS_SINCE {
             return Err(EtcdError::Unsupported { message: "unknown field isLearner".into() });
@@ -224,7 +236,7 @@ impl Etcds {
         } else {
             let (count, started) = self.started_voters(leader);
             if !(count == 1 && started == 1) && started < quorum(count + 1) {
-                return Err(refused("etcdserver: re-configuration failed due to not enough started members"));
+                return Err(too_few_started());
             }
         }
         if !voters.iter().all(|voter| self.connected(leader, *voter, now)) {
@@ -253,8 +265,7 @@ impl Etcds {
         now: Millis,
         network: &Network,
     ) -> Result<(), EtcdError> {
-        self.not_a_learner(id)?;
-        let leader = self.leader_of(id, network)?;
+        let leader = self.leader_through_voter(id, network)?;
         let process = &self.processes[&leader];
         match process.state.members.get(&member) {
             None => return Err(refused("etcdserver: member not found")),
@@ -270,7 +281,7 @@ impl Etcds {
         }
         let (count, started) = self.started_voters(leader);
         if started + 1 < quorum(count + 1) {
-            return Err(refused("etcdserver: re-configuration failed due to not enough started members"));
+            return Err(too_few_started());
         }
         self.change(leader, Op::Promote(member), now, network)
     }
@@ -286,8 +297,7 @@ impl Etcds {
         now: Millis,
         network: &Network,
     ) -> Result<(), EtcdError> {
-        self.not_a_learner(id)?;
-        let leader = self.leader_of(id, network)?;
+        let leader = self.leader_through_voter(id, network)?;
         let process = &self.processes[&leader];
         let Some(entry) = process.state.members.get(&member) else {
             return Err(refused("etcdserver: member not found"));
@@ -296,7 +306,7 @@ impl Etcds {
             let (count, started) = self.started_voters(leader);
             let left = started - usize::from(entry.has_started());
             if left < quorum(count - 1) {
-                return Err(refused("etcdserver: re-configuration failed due to not enough started members"));
+                return Err(too_few_started());
             }
             if self.connected(leader, member, now) {
                 let voters = process.state.voters();
@@ -333,16 +343,12 @@ impl Etcds {
         }
         self.replicate(id, now, network);
         let Some(target) = self.of_member(cluster, to).map(|process| process.id) else {
-            return Err(EtcdError::Ambiguous {
-                message: "etcdserver: request timed out, leader transfer took too long".into(),
-            });
+            return Err(timed_out(", leader transfer took too long"));
         };
         let last = self.disk(id).map(super::log::Disk::position);
         let linked = linked(network, &self.answering(id)?.pod, &self.processes[&target].pod);
         if self.disk(target).map(super::log::Disk::position) != last || !linked || self.processes[&target].frozen {
-            return Err(EtcdError::Ambiguous {
-                message: "etcdserver: request timed out, leader transfer took too long".into(),
-            });
+            return Err(timed_out(", leader transfer took too long"));
         }
         self.yield_leadership(id, now);
         self.transfer(target, now, network);

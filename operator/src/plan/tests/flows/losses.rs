@@ -1,0 +1,172 @@
+//! Losses: pods, volumes and members that go, and what comes back by itself.
+
+use super::{check, is_ready};
+use crate::api::cluster::ClusterPhase;
+use crate::plan::tests::world::World;
+
+#[test]
+fn a_pod_that_is_gone_comes_back_on_its_volume() {
+    let mut world = World::three();
+    let name = world.follower();
+    world.kill_pod(&name);
+    world.run();
+    check(
+        &world,
+        r"
+         1 create pod m1 (existing, expects data)
+           [member m1 does not answer; it is replaced in 300 s unless it comes back]
+    ",
+    );
+}
+
+#[test]
+fn a_member_without_volume_is_replaced_when_its_pod_goes() {
+    let mut world = World::three_without_volumes();
+    let name = world.leader();
+    world.kill_pod(&name);
+    world.run();
+    check(
+        &world,
+        r"
+         1 remove member m1 (DataLost)
+         2 add learner m2
+         3 create pod m2 (existing)
+           [waiting for member m2 to be healthy: it has not joined yet]
+         4 promote m2
+         5 label voter m2
+    ",
+    );
+    assert!(is_ready(&world));
+}
+
+#[test]
+fn a_wiped_volume_is_noticed_and_its_member_replaced() {
+    let mut world = World::three();
+    let name = world.follower();
+    world.wipe(&name);
+    world.run();
+    check(
+        &world,
+        r"
+         1 create pod m1 (existing, expects data)
+           [member m1 does not answer; it is replaced in 300 s unless it comes back]
+         2 remove member m1 (DataLost)
+         3 delete pod m1 (MemberRemoved)
+         4 delete volume m1 (MemberRemoved)
+         5 add learner m2
+         6 create pod m2 (existing)
+           create volume m2
+           [waiting for member m2 to be healthy: it has not joined yet]
+         7 promote m2
+         8 label voter m2
+    ",
+    );
+    assert!(!world.members().contains(&name));
+}
+
+#[test]
+fn a_member_that_does_not_answer_is_replaced_after_its_time_and_not_before() {
+    let mut world = World::three();
+    let name = world.follower();
+    world.cut.insert(name.clone());
+    world.go_on();
+    world.run_passes(3);
+    world.wait(4);
+    world.run_passes(1);
+    assert!(world.members().contains(&name));
+    world.say("five minutes are over");
+    world.wait(1);
+    world.run();
+    check(
+        &world,
+        r"
+         1 [member m1 does not answer; it is replaced in 300 s unless it comes back]
+         4 [member m1 does not answer; it is replaced in 60 s unless it comes back]
+        -- five minutes are over
+         5 remove member m1 (Unreachable)
+         6 delete pod m1 (MemberRemoved)
+         7 delete volume m1 (MemberRemoved)
+         8 add learner m2
+         9 create pod m2 (existing)
+           create volume m2
+           [waiting for member m2 to be healthy: it has not joined yet]
+        10 promote m2
+        11 label voter m2
+    ",
+    );
+    assert!(!world.members().contains(&name));
+}
+
+#[test]
+fn a_cold_start_brings_everything_back_by_itself() {
+    let mut world = World::three();
+    for name in world.members() {
+        world.end_pod(&name);
+    }
+    world.go_on();
+    world.run();
+    check(
+        &world,
+        r"
+         1 delete pod m1 (Terminal)
+           [waiting for pod m1 to start]
+           [waiting for pod m2 to start]
+           [waiting for pod m3 to start]
+         2 create pod m1 (existing, expects data)
+           delete pod m2 (Terminal)
+           [waiting for pod m2 to start]
+           [waiting for pod m3 to start]
+         3 create pod m2 (existing, expects data)
+           delete pod m3 (Terminal)
+           [waiting for pod m3 to start]
+         4 create pod m3 (existing, expects data)
+           label voter m1
+           [member m3 does not answer; it is replaced in 300 s unless it comes back]
+    ",
+    );
+}
+
+#[test]
+fn a_lost_quorum_is_said_and_nothing_is_deleted() {
+    let mut world = World::three();
+    for name in world.members().into_iter().take(2) {
+        world.lose_volume(&name);
+    }
+    world.go_on();
+    world.run_passes(3);
+    check(
+        &world,
+        r"
+         1 [! quorum lost: 0 healthy voters, 2 needed; missing: m1, m2, m3; data lost: m1, m2; nothing is deleted, and the cluster goes on by itself when enough members return; otherwise restore it from an EtcdBackup]
+    ",
+    );
+    assert_eq!(world.volumes.len(), 1);
+    assert_eq!(world.status.phase, ClusterPhase::Failed);
+}
+
+#[test]
+fn all_data_lost_is_not_born_again() {
+    let mut world = World::three_without_volumes();
+    world.pods.clear();
+    world.go_on();
+    world.run_passes(3);
+    check(
+        &world,
+        r"
+         1 [! all members are gone with their data; restore the cluster from a backup with an EtcdRestore]
+    ",
+    );
+    assert!(world.pods.is_empty());
+}
+
+#[test]
+fn a_claim_that_is_deleted_under_its_member_is_said_while_the_data_is_still_there() {
+    use crate::api::conditions::{ConditionStatus, find};
+    let mut world = World::three();
+    let name = world.follower();
+    world.volumes.get_mut(&name).expect("it has one").seen.deleting = true;
+    world.run_passes(1);
+    let storage = find(&world.status.conditions, "StorageHealthy").expect("it is always there");
+    assert_eq!((storage.status, storage.reason.as_str()), (ConditionStatus::False, "VolumeTerminating"));
+    assert!(storage.message.contains(&name), "{}", storage.message);
+}

@@ -1,0 +1,133 @@
+//! Versions: rolled member by member, waited for, refused, taken back.
+
+use k8s_openapi::api::core::v1::EnvVar;
+
+use super::check;
+use crate::plan::tests::world::World;
+
+#[test]
+fn a_version_is_rolled_member_by_member_the_leader_last() {
+    let mut world = World::formed(3, true, "3.5.26");
+    world.want_version("3.6.10");
+    world.run();
+    check(
+        &world,
+        r"
+         1 patch image of m1 to 3.6.10
+         2 patch image of m2 to 3.6.10
+         3 move leader m3 -> m1
+         4 patch image of m3 to 3.6.10
+    ",
+    );
+    assert_eq!(world.status.current_version, "3.6.10");
+    assert_eq!(world.status.target_version, "");
+}
+
+#[test]
+fn a_minor_that_is_taken_back_half_way_does_not_take_the_last_old_member_along() {
+    let mut world = World::three();
+    world.want_version("3.7.3");
+    while world.pods.values().filter(|pod| pod.seen.image == "etcd:v3.7.3").count() < 2 {
+        world.run_passes(1);
+    }
+    let old = world.pods.values().find(|pod| pod.seen.image == "etcd:v3.6.10").expect("the last one");
+    let old = old.seen.name.clone();
+    world.kill_pod(&old);
+    world.want_version("3.6.10");
+    world.run();
+    assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.6.10"));
+}
+
+#[test]
+fn the_next_minor_waits_until_the_databases_are_migrated() {
+    let mut world = World::formed(1, true, "3.6.10");
+    world.storage_lags = true;
+    world.want_version("3.7.3");
+    world.run_passes(2);
+    world.say("etcd has done it");
+    world.storage_lags = false;
+    world.run();
+    check(
+        &world,
+        r"
+         1 [waiting for etcd to bring all members to cluster version 3.6]
+        -- etcd has done it
+         3 patch image of m1 to 3.7.3
+    ",
+    );
+}
+
+#[test]
+fn what_members_below_3_6_left_in_the_log_is_behind_a_snapshot_before_3_7() {
+    let mut world = World::new(1, true, "3.5.35");
+    let (name, value) = ("ETCD_SNAPSHOT_COUNT".to_owned(), Some("1500".to_owned()));
+    world.desired.pod.etcd_env = vec![EnvVar { name, value, value_from: None }];
+    world.run();
+    world.transcript.clear();
+    world.want_version("3.6.10");
+    world.run();
+    world.say("at once further to 3.7");
+    world.want_version("3.7.3");
+    world.run();
+    assert_eq!(world.record.legacy_log_index, None, "nothing is left of it");
+    check(
+        &world,
+        r"
+         4 patch image of m1 to 3.6.10
+        -- at once further to 3.7
+         6 advance the raft log by 1000
+           [waiting for raft snapshots: etcd 3.7.3 cannot read what members below 3.6 left in the log; it is advanced by 1492 entries]
+         7 advance the raft log by 482
+           [waiting for raft snapshots: etcd 3.7.3 cannot read what members below 3.6 left in the log; it is advanced by 482 entries]
+         8 patch image of m1 to 3.7.3
+    ",
+    );
+}
+
+#[test]
+fn a_version_that_cannot_be_pulled_stops_at_the_first_member_and_can_be_undone() {
+    let mut world = World::formed(3, true, "3.6.9");
+    world.missing_images.insert("3.6.99".into());
+    world.want_version("3.6.99");
+    world.run_passes(4);
+    world.wait(10);
+    world.run_passes(2);
+    world.say("undone");
+    world.want_version("3.6.9");
+    world.run();
+    check(
+        &world,
+        r"
+         1 patch image of m1 to 3.6.99
+         2 [waiting for pod m1 to start: etcd: ErrImagePull]
+           [waiting for member m1 to be healthy: its image cannot be pulled]
+           [waiting for member m1 to be healthy: it was changed and does not serve; the others are left as they are]
+        -- undone
+         7 patch image of m1 to 3.6.9
+           [waiting for pod m1 to start: etcd: ErrImagePull]
+    ",
+    );
+}
+
+#[test]
+fn a_forbidden_version_is_refused_before_anything_is_touched() {
+    let mut world = World::formed(3, true, "3.5.20");
+    world.want_version("3.6.10");
+    world.run_passes(1);
+    world.say("a pod made meanwhile keeps the version that runs");
+    let name = world.follower();
+    world.kill_pod(&name);
+    world.run_passes(3);
+    check(
+        &world,
+        r"
+         1 [! version 3.5.20 to 3.6.10 is refused: 3.6 is safe only from 3.5.26 or later, which completes the member list that 3.6 reads: must go to 3.5.26 or later first]
+        -- a pod made meanwhile keeps the version that runs
+         2 create pod m1 (existing, expects data)
+           [member m1 does not answer; it is replaced in 300 s unless it comes back]
+           [! version 3.5.20 to 3.6.10 is refused: 3.6 is safe only from 3.5.26 or later, which completes the member list that 3.6 reads: must go to 3.5.26 or later first]
+         3 [! version 3.5.20 to 3.6.10 is refused: 3.6 is safe only from 3.5.26 or later, which completes the member list that 3.6 reads: must go to 3.5.26 or later first]
+    ",
+    );
+    assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.5.20"));
+}
