@@ -1,7 +1,8 @@
-//! The real programs of the live lane: etcd 3.2 to 3.7, MinIO as an S3 server, helm.
+//! The real programs of the live lane: etcd 3.2 to 3.7, MinIO as an S3 server, emulators of GCS and ABS, helm.
 //!
 //! None of them is downloaded as a binary: each is built by Go from the `go.mod` and `go.sum` under
-//! `scenarios/modules`, so that its source is pinned by hash and a machine needs nothing but Go and a module proxy.
+//! `scenarios/modules`, so that its source is pinned by hash and a machine needs nothing but Go and a module proxy. One,
+//! Azurite, there is only for Node.js: npm installs it by its `package-lock.json`, and a machine without npm goes without.
 //! A build happens once per machine; the result stays in the user's cache directory.
 //!
 //! Everything here blocks (a cold build takes minutes): from async code, call it in `spawn_blocking`.
@@ -9,11 +10,12 @@
 pub mod cache;
 pub mod catalogue;
 pub mod go;
+pub mod npm;
 
 use std::path::{Path, PathBuf};
 
 pub use cache::{Cache, Installed};
-pub use catalogue::{CATALOGUE, Package, Program};
+pub use catalogue::{CATALOGUE, Package, Program, Toolchain};
 
 /// Why a program is not there.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +49,14 @@ pub enum Error {
         /// Its version, as it says it.
         found: String,
     },
+    /// The cache is cold and nothing can fill it.
+    #[error("{package} must be installed with npm, and there is none: install Node.js with npm")]
+    NpmMissing {
+        /// What was to be installed.
+        package: String,
+    },
     /// The compiler, or the module proxy, said no.
-    #[error("`go build` of {package} failed ({status}); its last lines:\n{tail}")]
+    #[error("the build of {package} failed ({status}); its last lines:\n{tail}")]
     Build {
         /// What was being built.
         package: String,

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use sim::scenario::{Condition, Lane, Scenario, Step, fill, parse_bound};
 
 /// What every lane can fill in, besides the newest object.
-const PLACEHOLDERS: [&str; 4] = ["STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "AGENT_IMAGE"];
+const PLACEHOLDERS: [&str; 5] = ["STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "ABS_ENDPOINT", "AGENT_IMAGE"];
 
 /// A case with where it came from.
 #[derive(Clone, Debug)]

@@ -137,14 +137,16 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
         LaneName::Model => Lane::Model,
         LaneName::Live => Lane::Live,
     };
-    let chosen: Vec<Case> = match cases::chosen(names) {
+    let mut chosen: Vec<Case> = match cases::chosen(names) {
         Ok(chosen) => chosen.into_iter().filter(|case| case.is_in(wanted)).collect(),
         Err(error) => {
             eprintln!("scenarios: {error:#}");
             return Ok(ExitCode::from(2));
         }
     };
+    let mut left_out = Vec::new();
     if wanted == Lane::Live {
+        (chosen, left_out) = lane::runnable(chosen, &|sentence| eprintln!("{sentence}"));
         lane::prepare(&chosen, &|sentence| eprintln!("{sentence}"))?;
     }
     let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
@@ -162,6 +164,9 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
         }
     });
     let Tally { passed, failed, interrupted } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (path, why) in left_out {
+        println!("NOT CHECKED: {path}: {}", why.lines().next().unwrap_or_default());
+    }
     println!("{passed} passed, {failed} failed");
     Ok(match (interrupted, failed) {
         (true, _) => ExitCode::from(130),

@@ -1,13 +1,15 @@
 //! The scenario language: what happens to a world, and what must be true of it. Data, the same for all lanes.
 //!
 //! A scenario is a list of steps, carried out one after the other. Objects live in namespace `default` unless a manifest
-//! says otherwise. Two buckets named `backups` and `other` exist in the lane's object store, and Secret
-//! `store-credentials` opens them. A lane replaces placeholders in manifests (see [`fill`]): `${STORE_ENDPOINT}`,
-//! `${STORE_USER}` and `${STORE_PASSWORD}` (what is in that Secret), `${AGENT_IMAGE}`, `${NEWEST:<bucket>/<prefix>}`.
+//! says otherwise. Two buckets named `backups` and `other` exist in the lane's object stores, and Secret
+//! `store-credentials` opens them, whatever the kind of store; steps name what is in them by [`store_path`]. A lane
+//! replaces placeholders in manifests (see [`fill`]): `${STORE_ENDPOINT}`, `${STORE_USER}` and `${STORE_PASSWORD}` (of S3,
+//! in that Secret), `${ABS_ENDPOINT}`, `${AGENT_IMAGE}`, `${NEWEST:<bucket>/<prefix>}`.
 //! A step that cannot come true within its bound fails the scenario and says what was seen last.
 
 use std::sync::Arc;
 
+use etcd_operator::model::StorageKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -294,6 +296,18 @@ pub fn fill(
     Ok(filled)
 }
 
+/// Which kind of store, bucket and key a path is about: `gcs://<bucket>/<key>`, `abs://<bucket>/<key>`, or
+/// `<bucket>/<key>` in the store that speaks S3.
+pub fn store_path(path: &str) -> (StorageKind, &str, &str) {
+    let (kind, rest) = match path.split_once("://") {
+        Some(("gcs", rest)) => (StorageKind::Gcs, rest),
+        Some(("abs", rest)) => (StorageKind::Abs, rest),
+        _ => (StorageKind::S3, path),
+    };
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    (kind, bucket, key)
+}
+
 /// A bound such as `500ms`, `90s`, `5m`.
 ///
 /// # Errors
@@ -323,6 +337,14 @@ mod tests {
         assert_eq!(fill("$x {y}", &values, newest).as_deref(), Ok("$x {y}"));
         assert!(fill("${STORE}", &values, newest).unwrap_err().contains("`${STORE}` is no placeholder"));
         assert!(fill("${STORE_ENDPOINT", &values, newest).unwrap_err().contains("not closed"));
+    }
+
+    #[test]
+    fn a_path_names_its_store() {
+        assert_eq!(store_path("backups/a/b"), (StorageKind::S3, "backups", "a/b"));
+        assert_eq!(store_path("gcs://backups/a"), (StorageKind::Gcs, "backups", "a"));
+        assert_eq!(store_path("abs://other/"), (StorageKind::Abs, "other", ""));
+        assert_eq!(store_path("backups"), (StorageKind::S3, "backups", ""));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::course::{Act, Course};
 use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
-use crate::scenario::{ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound};
+use crate::scenario::{ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, store_path};
 use crate::world::{Shared, World};
 
 /// How long a cluster that cannot be helped has to say so.
@@ -262,6 +262,7 @@ fn documents(shared: &Shared, text: &str) -> Result<Vec<Value>, Violation> {
     };
     let values = [
         ("STORE_ENDPOINT", "http://store:9000"),
+        ("ABS_ENDPOINT", "http://store:10000/sim"),
         ("STORE_USER", crate::store::USER),
         ("STORE_PASSWORD", crate::store::PASSWORD),
         ("AGENT_IMAGE", crate::operator::AGENT_IMAGE),
@@ -368,8 +369,10 @@ fn members_missing(world: &World, cluster: &str, healthy: usize, version: Option
     (pods != healthy || (claims != 0 && claims != healthy)).then(|| format!("{pods} pods and {claims} volume claims"))
 }
 
+/// All kinds of store are one here.
 fn split(path: &str) -> (&str, &str) {
-    path.split_once('/').unwrap_or((path, ""))
+    let (_, bucket, key) = store_path(path);
+    (bucket, key)
 }
 
 fn objects_missing(world: &World, prefix: &str, at_least: usize, at_most: usize) -> Option<String> {
@@ -453,6 +456,6 @@ fn restore_newest(shared: &Shared, cluster: &str, backup: &str) -> Result<(), Vi
 /// `bucket/key`: records hold the key alone, or both.
 fn path_of(backup: Option<&Value>, key: &str) -> String {
     let path = backup.and_then(|backup| backup["spec"]["s3"]["path"].as_str()).unwrap_or_default();
-    let bucket = path.split('/').next().unwrap_or_default();
+    let (bucket, _) = split(path);
     if key.starts_with(&format!("{bucket}/")) { key.to_owned() } else { format!("{bucket}/{key}") }
 }

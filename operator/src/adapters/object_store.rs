@@ -126,6 +126,7 @@ impl ObjectStores {
     fn abs(&self, bucket: &BucketLocation, secret: &Secret<'_>) -> Result<Arc<dyn ObjectStore>, StoreError> {
         let mut builder = MicrosoftAzureBuilder::new();
         let mut domain = AZURE_CLOUDS[0].1;
+        let mut own_endpoint = self.base_urls.get(&StorageKind::Abs).cloned();
         let account = if secret.is_given() {
             domain = azure_domain(&secret.text_or_empty("cloud")?).map_err(|message| secret.error(message))?;
             let key = secret.text("storage-key")?;
@@ -133,6 +134,13 @@ impl ObjectStores {
                 return Err(secret.error("`storage-key` must be the account's access key, which is base64".to_owned()));
             }
             builder = builder.with_access_key(key);
+            let given = secret.text_or_empty("storage-endpoint")?;
+            if !given.is_empty() {
+                let parsed = EndpointUrl::parse("storage-endpoint", &given);
+                let wrong =
+                    |_| secret.error("`storage-endpoint` must be a URL such as https://blob.example.com".into());
+                own_endpoint = Some(parsed.map_err(wrong)?.to_string());
+            }
             secret.text("storage-account")?
         } else {
             for (name, value) in self.variables("AZURE_") {
@@ -140,6 +148,7 @@ impl ObjectStores {
                     builder = builder.with_config(key, value);
                 }
             }
+            own_endpoint = own_endpoint.or_else(|| self.environment.get("AZURE_STORAGE_ENDPOINT").cloned());
             match self.environment.get("AZURE_STORAGE_ACCOUNT_NAME") {
                 Some(account) => account.clone(),
                 None => return Err(secret.missing("abs.absSecret", "`storage-account` and `storage-key`")),
@@ -147,7 +156,7 @@ impl ObjectStores {
         };
         let public = || format!("https://{account}.{domain}");
         let store = builder
-            .with_endpoint(self.base_urls.get(&StorageKind::Abs).cloned().unwrap_or_else(public))
+            .with_endpoint(own_endpoint.unwrap_or_else(public))
             .with_account(&account)
             .with_container_name(&bucket.bucket)
             .with_allow_http(true)

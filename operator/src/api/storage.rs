@@ -95,7 +95,8 @@ pub struct AbsStorage {
     /// Where the backup is: `<container>/<key>`.
     #[schemars(length(max = 1200))]
     pub path: String,
-    /// Secret with `storage-account`, `storage-key` and optionally `cloud`.
+    /// Secret with `storage-account`, `storage-key` and optionally `cloud`, or `storage-endpoint`: the URL of the blob
+    /// service where it is none of the cloud's own, as `BlobEndpoint` in a connection string.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub abs_secret: String,

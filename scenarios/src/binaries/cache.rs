@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::go::{self, Found, Go};
-use super::{Error, Package, Report};
+use super::go::{self, Go};
+use super::npm::Npm;
+use super::{Error, Package, Program, Report, Toolchain};
 
 /// A package that is ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,36 @@ pub struct Cache {
     root: PathBuf,
 }
 
+/// What builds a package on this machine.
+#[derive(Debug, Clone)]
+enum Tool {
+    Go(Go),
+    Npm(Npm),
+}
+
+impl Tool {
+    fn find(package: &Package, cache: &Path) -> Result<Self, Error> {
+        match package.toolchain {
+            Toolchain::Go => Go::usable(Go::find(cache), package).map(Self::Go),
+            Toolchain::Npm => Npm::find(package).map(Self::Npm),
+        }
+    }
+
+    fn version(&self) -> &str {
+        match self {
+            Self::Go(go) => &go.version,
+            Self::Npm(npm) => &npm.version,
+        }
+    }
+
+    fn build(&self, package: &Package, program: &Program, directory: &Path, output: &Path) -> Result<(), Error> {
+        match self {
+            Self::Go(go) => go.build(package, program, directory, output),
+            Self::Npm(npm) => npm.build(package, program, directory, output),
+        }
+    }
+}
+
 /// Directories that are being filled; whoever holds the lock owns all of them.
 const UNFINISHED: &str = ".building-";
 
@@ -61,11 +92,13 @@ impl Cache {
         &self.root
     }
 
-    /// The package, if it was built here. Without a usable Go, one that any Go built from any sums of that version.
+    /// The package, if it was built here. Without a usable tool, one that any built from any sums of that version.
     pub fn cached(&self, package: &Package) -> Result<Option<Installed>, Error> {
-        match Go::find(&self.root) {
-            Found::Usable(go) => Ok(installed(package, &self.directory(package, &go))),
-            Found::TooOld(_) | Found::Missing => self.built_by_any_go(package),
+        match Tool::find(package, &self.root) {
+            Ok(tool) => Ok(installed(package, &self.directory(package, &tool))),
+            Err(_) if package.toolchain == Toolchain::Go => self.built_by_any_tool(package),
+            // What npm installed runs on the Node.js that is not there.
+            Err(_) => Ok(None),
         }
     }
 
@@ -74,11 +107,11 @@ impl Cache {
         if let Some(installed) = self.cached(package)? {
             return Ok(installed);
         }
-        let go = Go::usable(Go::find(&self.root), package)?;
-        self.locate_or(package, &go, report, |build| {
+        let tool = Tool::find(package, &self.root)?;
+        self.locate_or(package, &tool, report, |build| {
             for program in package.programs {
                 let output = build.join("bin").join(program.name);
-                go.build(package, program, &build.join(package.id()), &output)?;
+                tool.build(package, program, &build.join(package.id()), &output)?;
                 let said = go::said(&output, program.version_arguments).unwrap_or_default();
                 if !said.contains(program.version_answer) {
                     let expected = program.version_answer.to_owned();
@@ -93,12 +126,12 @@ impl Cache {
     fn locate_or(
         &self,
         package: &Package,
-        go: &Go,
+        tool: &Tool,
         report: Report<'_>,
         fill: impl FnOnce(&Path) -> Result<(), Error>,
     ) -> Result<Installed, Error> {
         let _lock = self.lock(package, report)?;
-        let directory = self.directory(package, go);
+        let directory = self.directory(package, tool);
         if let Some(installed) = installed(package, &directory) {
             return Ok(installed);
         }
@@ -109,7 +142,7 @@ impl Cache {
         }
         let bin = build.join("bin");
         fs::create_dir_all(&bin).map_err(Error::io("making", &bin))?;
-        report(&format!("building {} with {} (once per machine)", package.id(), go.version));
+        report(&format!("building {} with {} (once per machine)", package.id(), tool.version()));
         let began = moment();
         fill(&build)?;
         // A directory that is there and not whole was not put there by us: this one is better.
@@ -143,7 +176,7 @@ impl Cache {
         Ok(())
     }
 
-    fn built_by_any_go(&self, package: &Package) -> Result<Option<Installed>, Error> {
+    fn built_by_any_tool(&self, package: &Package) -> Result<Option<Installed>, Error> {
         if !self.root.exists() {
             return Ok(None);
         }
@@ -160,9 +193,9 @@ impl Cache {
     }
 
     /// Named by everything that decides what is in it: another sum, or another compiler, is another directory.
-    fn directory(&self, package: &Package, go: &Go) -> PathBuf {
+    fn directory(&self, package: &Package, tool: &Tool) -> PathBuf {
         let mut hash = Sha256::new();
-        hash.update(&go.version);
+        hash.update(tool.version());
         for (path, content) in package.files {
             hash.update(format!("\0{path}\0{content}"));
         }
@@ -220,8 +253,8 @@ mod tests {
         }
     }
 
-    fn some_go() -> Go {
-        Go::pretended("go1.26.8")
+    fn some_go() -> Tool {
+        Tool::Go(Go::pretended("go1.26.8"))
     }
 
     /// Stands in for the compiler: puts an executable for every program.
@@ -260,7 +293,7 @@ mod tests {
             Err(refused(package))
         };
         cache.locate_or(package, &some_go(), &|_| (), halfway).expect_err("the compiler said no");
-        assert_eq!(cache.built_by_any_go(package).expect("readable"), None);
+        assert_eq!(cache.built_by_any_tool(package).expect("readable"), None);
         let left: Vec<_> = cache.entries().expect("readable").iter().map(|path| name_of(path)).collect();
         assert!(left.iter().any(|name| name.starts_with(UNFINISHED)), "as a kill would leave it: {left:?}");
         cache.locate_or(package, &some_go(), &|_| (), |build| filled(package, build)).expect("built");
@@ -304,7 +337,7 @@ mod tests {
         let cache = Cache::new("/nowhere");
         let package = &CATALOGUE[0];
         let here = cache.directory(package, &some_go());
-        assert_ne!(here, cache.directory(package, &Go::pretended("go1.27.0")));
+        assert_ne!(here, cache.directory(package, &Tool::Go(Go::pretended("go1.27.0"))));
         let other = Package { files: &[("etcd-3.2.25/go.sum", "another")], ..*package };
         assert_ne!(here, cache.directory(&other, &some_go()));
     }
@@ -314,9 +347,9 @@ mod tests {
         let scratch = Scratch::new("without");
         let cache = Cache::new(&scratch.0);
         let package = &CATALOGUE[0];
-        assert_eq!(cache.built_by_any_go(package).expect("an empty cache is no error"), None);
+        assert_eq!(cache.built_by_any_tool(package).expect("an empty cache is no error"), None);
         let built = cache.locate_or(package, &some_go(), &|_| (), |build| filled(package, build)).expect("built");
-        assert_eq!(cache.built_by_any_go(package).expect("readable"), Some(built));
-        assert_eq!(cache.built_by_any_go(&CATALOGUE[1]).expect("readable"), None, "another version is not it");
+        assert_eq!(cache.built_by_any_tool(package).expect("readable"), Some(built));
+        assert_eq!(cache.built_by_any_tool(&CATALOGUE[1]).expect("readable"), None, "another version is not it");
     }
 }

@@ -1,19 +1,30 @@
-//! Which programs can be had, from which Go packages. Adding a version is a folder under `scenarios/modules` and a
-//! line here.
+//! Which programs can be had, from which packages. Adding a version is a folder under `scenarios/modules` and a line
+//! here.
 
 use super::Error;
 
-/// One pinned Go module that programs are built from.
+/// One pinned module that programs are built from.
 #[derive(Debug)]
 pub struct Package {
     /// What it is called: `etcd`.
     pub name: &'static str,
     /// Exactly which one: `3.6.10`.
     pub version: &'static str,
+    /// What builds it.
+    pub toolchain: Toolchain,
     /// What is built from it.
     pub programs: &'static [Program],
     /// The module's files: path below the build directory, content. The sum of all of them is the cache's key.
     pub files: &'static [(&'static str, &'static str)],
+}
+
+/// What a package is built with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Toolchain {
+    /// `go build` of a `go.mod` and `go.sum`.
+    Go,
+    /// `npm ci` of a `package.json` and `package-lock.json`.
+    Npm,
 }
 
 /// One program of a package.
@@ -21,7 +32,7 @@ pub struct Package {
 pub struct Program {
     /// The file name.
     pub name: &'static str,
-    /// The Go package that it is the main of.
+    /// The Go package, or the script in `node_modules`, that it is the main of.
     pub source: &'static str,
     /// How to ask it who it is.
     pub version_arguments: &'static [&'static str],
@@ -29,13 +40,15 @@ pub struct Program {
     pub version_answer: &'static str,
 }
 
+macro_rules! files {
+    ($($path:expr),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../modules/", $path)))),*]
+    };
+}
+
 macro_rules! module {
     ($folder:literal $(, $stand_in:literal)*) => {
-        &[
-            (concat!($folder, "/go.mod"), include_str!(concat!("../../modules/", $folder, "/go.mod"))),
-            (concat!($folder, "/go.sum"), include_str!(concat!("../../modules/", $folder, "/go.sum"))),
-            $((concat!("stand-ins/", $stand_in), include_str!(concat!("../../modules/stand-ins/", $stand_in))),)*
-        ]
+        files![concat!($folder, "/go.mod"), concat!($folder, "/go.sum"), $(concat!("stand-ins/", $stand_in)),*]
     };
 }
 
@@ -54,6 +67,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.2.25",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.2.25"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.2.25"),
@@ -63,6 +77,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.2.32",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.2.32"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.2.32"),
@@ -72,6 +87,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.3.27",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.3.27"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.3.27"),
@@ -81,6 +97,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.4.13",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "go.etcd.io/etcd", &["--version"], "3.4.13"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl", &["version"], "3.4.13"),
@@ -90,6 +107,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.5.35",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.5.35"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.5.35"),
@@ -100,6 +118,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.6.10",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.6.10"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.6.10"),
@@ -110,6 +129,7 @@ pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
         version: "3.7.3",
+        toolchain: Toolchain::Go,
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.7.3"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.7.3"),
@@ -121,12 +141,34 @@ pub const CATALOGUE: &[Package] = &[
         // Built from a commit, so it does not know its release: the date of the commit is its version here.
         name: "minio",
         version: "2026.2.12",
+        toolchain: Toolchain::Go,
         programs: &[program("minio", "github.com/minio/minio", &["--version"], "minio version")],
         files: module!("minio-2026.2.12"),
     },
     Package {
+        // Its library in a program of ours. It has no way to tell its version.
+        name: "fake-gcs-server",
+        version: "1.56.1",
+        toolchain: Toolchain::Go,
+        programs: &[program("fake-gcs-server", ".", &["-help"], "public-host")],
+        files: files![
+            "fake-gcs-server-1.56.1/go.mod",
+            "fake-gcs-server-1.56.1/go.sum",
+            "fake-gcs-server-1.56.1/main.go",
+        ],
+    },
+    Package {
+        // The newest that takes the Node.js of the distributions.
+        name: "azurite",
+        version: "3.35.0",
+        toolchain: Toolchain::Npm,
+        programs: &[program("azurite", "node_modules/azurite/dist/src/blob/main.js", &["--version"], "3.35.0")],
+        files: files!["azurite-3.35.0/package.json", "azurite-3.35.0/package-lock.json"],
+    },
+    Package {
         name: "helm",
         version: "4.3.1",
+        toolchain: Toolchain::Go,
         programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", &["version", "--short"], "v4.")],
         files: module!("helm-4.3.1"),
     },
@@ -177,11 +219,33 @@ mod tests {
         // MinIO, and etcd 3.4 under its first name, can only be had by commit.
         let by_commit = |package: &Package| package.name == "minio" || package.version == "3.4.13";
         for package in CATALOGUE {
-            let (_, manifest) = package.files.iter().find(|(path, _)| path.ends_with("/go.mod")).expect("a go.mod");
-            let pinned = manifest.contains(&format!(" v{}", package.version));
-            assert!(pinned || by_commit(package), "{}", package.id());
-            for program in package.programs {
-                assert!(manifest.contains(program.source), "{} has no `tool {}`", package.id(), program.source);
+            let (file, pin) = match package.toolchain {
+                Toolchain::Go => ("/go.mod", format!(" v{}", package.version)),
+                Toolchain::Npm => ("/package.json", format!("\"{}\": \"{}\"", package.name, package.version)),
+            };
+            let (_, manifest) = package.files.iter().find(|(path, _)| path.ends_with(file)).expect("a manifest");
+            assert!(manifest.contains(&pin) || by_commit(package), "{}", package.id());
+            for program in package.programs.iter().filter(|_| package.toolchain == Toolchain::Go) {
+                let is_ours = program.source == ".";
+                assert!(
+                    is_ours || manifest.contains(program.source),
+                    "{} has no `tool {}`",
+                    package.id(),
+                    program.source
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_npm_installs_is_pinned_by_hash_and_names_no_host() {
+        for package in CATALOGUE.iter().filter(|package| package.toolchain == Toolchain::Npm) {
+            let (_, lock) = package.files.iter().find(|(path, _)| path.ends_with("-lock.json")).expect("a lock");
+            let lock: serde_json::Value = serde_json::from_str(lock).expect("JSON");
+            let packages = lock["packages"].as_object().expect("packages");
+            for (name, locked) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+                assert!(locked["integrity"].is_string(), "{name} has no hash");
+                assert!(locked["resolved"].is_null(), "{name} names a registry");
             }
         }
     }

@@ -47,6 +47,18 @@ pub fn prepare(cases: &[Case], report: crate::binaries::Report<'_>) -> anyhow::R
     programs::locate(&others, report).map(drop)
 }
 
+/// The cases that can run on this machine, and of the others why not.
+pub fn runnable(cases: Vec<Case>, report: crate::binaries::Report<'_>) -> (Vec<Case>, Vec<(String, String)>) {
+    let (mut runnable, mut left_out) = (Vec::new(), Vec::new());
+    for case in cases {
+        match programs::unavailable(&case, report) {
+            Some(why) => left_out.push((case.path, why)),
+            None => runnable.push(case),
+        }
+    }
+    (runnable, left_out)
+}
+
 /// Runs a case in a process of its own. When it is watched its output is that of this process.
 ///
 /// # Errors

@@ -7,6 +7,8 @@ use anyhow::{Context, bail};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use sim::scenario::store_path;
+
 use super::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,10 +48,11 @@ pub async fn show(world: &World, command: &str) -> String {
         },
         ["objects", prefix] => match world.store.list(prefix).await {
             Ok(found) => {
-                let bucket = prefix.split('/').next().unwrap_or_default();
+                let (_, bucket, _) = store_path(prefix);
+                let scheme = prefix.split_once("://").map_or("s3", |(scheme, _)| scheme);
                 let line = |stored: &super::store::Stored| {
                     format!(
-                        "{}  {:>9} bytes  s3://{bucket}/{}",
+                        "{}  {:>9} bytes  {scheme}://{bucket}/{}",
                         stored.at.strftime("%H:%M:%S"),
                         stored.size,
                         stored.key

@@ -12,6 +12,9 @@ use crate::cases::Case;
 pub const AGENT_IMAGE: &str = "etcd-operator:testbed";
 /// What `repository` of an EtcdCluster is by default.
 const ETCD_REPOSITORY: &str = "quay.io/coreos/etcd";
+/// What a case that needs the store says.
+const GCS: &str = "torageType: GCS";
+const ABS: &str = "torageType: ABS";
 /// Our agent runs in etcd's image too. The one that is shipped is static; the one that is tested here is as cargo built
 /// it, and needs the libraries of this machine.
 const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"];
@@ -23,6 +26,10 @@ pub struct Programs {
     pub operator: PathBuf,
     /// The S3 server.
     pub minio: PathBuf,
+    /// The server of GCS, if the case names it.
+    pub gcs: Option<PathBuf>,
+    /// The server of ABS, if the case names it.
+    pub abs: Option<PathBuf>,
     /// Every etcd that the case names.
     pub etcds: Vec<Installed>,
 }
@@ -35,12 +42,12 @@ pub fn locate(cases: &[Case], report: binaries::Report<'_>) -> anyhow::Result<Pr
     locate_where(|version| cases.iter().any(|case| case.text.contains(version)), report)
 }
 
-/// As [`locate`], with every version of etcd that there is.
+/// As [`locate`], with every version of etcd that there is, and S3 only.
 ///
 /// # Errors
 /// When one cannot be had; the text says what to do.
 pub fn locate_all(report: binaries::Report<'_>) -> anyhow::Result<Programs> {
-    locate_where(|_| true, report)
+    locate_where(|what| what != GCS && what != ABS, report)
 }
 
 fn locate_where(is_wanted: impl Fn(&str) -> bool, report: binaries::Report<'_>) -> anyhow::Result<Programs> {
@@ -59,9 +66,10 @@ fn locate_where(is_wanted: impl Fn(&str) -> bool, report: binaries::Report<'_>) 
     }
     let system = binaries::etcd_of_the_system().filter(|system| is_wanted(&system.version));
     etcds.extend(system.filter(|system| etcds.iter().all(|etcd| etcd.version != system.version)));
-    let minio = binaries::locate("minio", minio_version(), report)?;
-    let minio = minio.program("minio").context("the package of MinIO has no `minio`")?.to_owned();
-    Ok(Programs { operator, minio, etcds })
+    let minio = only_program("minio", report)?;
+    let gcs = is_wanted(GCS).then(|| only_program("fake-gcs-server", report)).transpose()?;
+    let abs = is_wanted(ABS).then(|| only_program("azurite", report)).transpose()?;
+    Ok(Programs { operator, minio, gcs, abs, etcds })
 }
 
 /// The case with the system's etcd in the place of the versions that it names, when these cannot be built for want of Go.
@@ -76,8 +84,19 @@ pub fn with_etcd_of_the_system(error: &anyhow::Error, case: &Case) -> Option<Cas
     Some(Case { scenario, text, path: case.path.clone() })
 }
 
-fn minio_version() -> &'static str {
-    CATALOGUE.iter().find(|package| package.name == "minio").map_or("", |package| package.version)
+/// The one program of the one version of a package.
+fn only_program(name: &str, report: binaries::Report<'_>) -> anyhow::Result<PathBuf> {
+    let package = CATALOGUE.iter().find(|package| package.name == name);
+    let package = package.with_context(|| format!("there is no {name} in the catalogue"))?;
+    let installed = binaries::locate(name, package.version, report)?;
+    Ok(installed.program(name).with_context(|| format!("the package {name} has no program of this name"))?.to_owned())
+}
+
+/// Why a case cannot be run on this machine although nothing is wrong: npm is not everywhere, and without it there is no
+/// Azurite.
+pub fn unavailable(case: &Case, report: binaries::Report<'_>) -> Option<String> {
+    let wanted = case.text.contains(ABS).then(|| only_program("azurite", report));
+    wanted?.err().map(|error| format!("{error:#}"))
 }
 
 /// The images of a case's pods. An etcd version that is not among them is an image that cannot be pulled.

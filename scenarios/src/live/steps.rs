@@ -17,7 +17,6 @@ use super::etcd;
 use super::keys::Remembered;
 use super::look;
 use super::programs::AGENT_IMAGE;
-use super::store::Store;
 use super::world::{NAMESPACE, World, resource};
 use crate::cases::documents;
 
@@ -162,20 +161,12 @@ impl Run {
         let mut newest = std::collections::BTreeMap::new();
         for part in manifest.split("${NEWEST:").skip(1) {
             let prefix = part.split('}').next().unwrap_or_default();
-            let bucket = prefix.split('/').next().unwrap_or_default();
-            let found = self.world.store.backups(prefix).await?;
-            let last = found.iter().max_by_key(|stored| (stored.at, stored.key.clone()));
-            let last = last.with_context(|| format!("there is no object under {prefix}"))?;
-            newest.insert(prefix.to_owned(), format!("{bucket}/{}", last.key));
+            newest.insert(prefix.to_owned(), self.world.store.newest(prefix).await?);
         }
         let answer = |prefix: &str| newest.get(prefix).cloned().ok_or_else(|| format!("no object under {prefix}"));
-        let (endpoint, store) = (Store::endpoint(), &self.world.store);
-        let values = [
-            ("STORE_ENDPOINT", endpoint.as_str()),
-            ("STORE_USER", &store.user),
-            ("STORE_PASSWORD", &store.password),
-            ("AGENT_IMAGE", AGENT_IMAGE),
-        ];
+        let stores = self.world.store.placeholders();
+        let mut values: Vec<(&str, &str)> = stores.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        values.push(("AGENT_IMAGE", AGENT_IMAGE));
         fill(manifest, &values, answer).map_err(anyhow::Error::msg)
     }
 

@@ -1,6 +1,11 @@
-//! A real S3 server (MinIO) on the bridge, with the buckets `backups` and `other` and credentials that are made for one run.
+//! Real object stores on the bridge, each with the buckets `backups` and `other`, and one Secret that opens all of them,
+//! made for one run. The S3 server runs in each case, the others in those that name them.
 //!
-//! It answers as `store.default.svc`: with the bucket in the path, and as OSS wants it, in the host name.
+//! They are looked into with the operator's own adapter, with that same Secret.
+
+mod abs;
+mod gcs;
+mod s3;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,33 +19,37 @@ use etcd_operator::adapters::dial::Dialer;
 use etcd_operator::adapters::object_store::ObjectStores;
 use etcd_operator::backup::names::MANIFEST_SUFFIX;
 use etcd_operator::model::{BucketLocation, StorageKind};
-use etcd_operator::ports::{Credentials, Stores};
+use etcd_operator::ports::{Credentials, Stores as _};
 use fake_k8s::process::network::GATEWAY;
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
-use sim::scenario::ObjectContent;
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use sim::scenario::{ObjectContent, store_path};
+use tokio::process::Child;
 
-const PORT: u16 = 9000;
-const HOST: &str = "store.default.svc";
+use super::programs::Programs;
+
 /// The buckets that are there.
 const BUCKETS: [&str; 2] = ["backups", "other"];
 /// The Secret that opens them.
 pub const SECRET: &str = "store-credentials";
-/// How long the server may take to come up.
+/// How long a server may take to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The running server.
+/// The running servers.
 #[derive(Debug)]
-pub struct Store {
-    child: Child,
-    /// Its access key.
-    pub user: String,
-    /// Its secret key.
-    pub password: String,
+pub struct Stores {
+    servers: BTreeMap<StorageKind, Child>,
+    keys: Keys,
+}
+
+/// What opens the stores.
+#[derive(Debug)]
+struct Keys {
+    user: String,
+    password: String,
+    abs_key: String,
 }
 
 /// An object in a bucket.
@@ -54,85 +63,114 @@ pub struct Stored {
     pub at: Timestamp,
 }
 
-impl Store {
-    /// Starts it and waits until it answers.
+impl Stores {
+    /// Starts those that there are programs for, and waits until they answer.
     ///
     /// # Errors
-    /// When it does not come up.
-    pub async fn start(minio: &Path, data: &Path, logs: &Path) -> anyhow::Result<Self> {
-        for bucket in BUCKETS {
-            // Its buckets are the directories under its data.
-            std::fs::create_dir_all(data.join(bucket)).context("cannot make a bucket")?;
+    /// When one does not come up.
+    pub async fn start(programs: &Programs, data: &Path, logs: &Path) -> anyhow::Result<Self> {
+        let keys = Keys { user: random_word()?, password: random_word()?, abs_key: abs::key(&random_word()?) };
+        let mut commands = vec![(StorageKind::S3, s3::command(&programs.minio, &data.join("s3"), &keys)?)];
+        if let Some(program) = &programs.gcs {
+            commands.push((StorageKind::Gcs, gcs::command(program)));
         }
-        let (user, password) = (random_word()?, random_word()?);
-        let log = File::create(logs.join("minio.log")).context("cannot write the log of the S3 server")?;
-        let child = Command::new(minio)
-            .args(["server", "--quiet", "--address", &format!("{GATEWAY}:{PORT}")])
-            .args(["--console-address", "127.0.0.1:9001"])
-            .arg(data)
-            .env_clear()
-            .envs([("MINIO_ROOT_USER", &user), ("MINIO_ROOT_PASSWORD", &password)])
-            .envs([("MINIO_DOMAIN", HOST), ("MINIO_BROWSER", "off"), ("HOME", "/run"), ("PATH", "/usr/bin:/bin")])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("cannot start {}", minio.display()))?;
-        let mut store = Self { child, user, password };
-        store.wait_until_up().await?;
-        Ok(store)
+        if let Some(program) = &programs.abs {
+            commands.push((StorageKind::Abs, abs::command(program, &data.join("abs"), &keys)?));
+        }
+        let mut servers = BTreeMap::new();
+        for (kind, mut command) in commands {
+            let log =
+                File::create(logs.join(format!("store-{kind}.log"))).context("cannot write the log of a store")?;
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
+            servers.insert(kind, command.spawn().with_context(|| format!("cannot start the server of {kind}"))?);
+        }
+        let mut stores = Self { servers, keys };
+        let kinds: Vec<StorageKind> = stores.servers.keys().copied().collect();
+        for kind in kinds {
+            stores.wait_until_up(kind).await?;
+        }
+        Ok(stores)
     }
 
-    async fn wait_until_up(&mut self) -> anyhow::Result<()> {
+    async fn wait_until_up(&mut self, kind: StorageKind) -> anyhow::Result<()> {
         let start = Instant::now();
+        let mut said = String::new();
         while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the S3 server ended ({status})");
+            if let Some(status) = self.servers.get_mut(&kind).and_then(|child| child.try_wait().transpose()) {
+                bail!("the server of {kind} ended ({})", status?);
             }
-            let listens = TcpStream::connect((GATEWAY, PORT)).await.is_ok();
-            if listens && self.list("backups/").await.is_ok() {
-                return Ok(());
+            match self.is_up(kind).await {
+                Ok(()) => return Ok(()),
+                Err(error) => said = format!("{error:#}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        bail!("the S3 server did not come up in {} s", PATIENCE.as_secs())
+        bail!("the server of {kind} did not come up in {} s: {said}", PATIENCE.as_secs())
     }
 
-    /// What `${STORE_ENDPOINT}` is.
-    pub fn endpoint() -> String {
-        format!("http://{HOST}:{PORT}")
+    /// The last bucket is the last to be there.
+    async fn is_up(&self, kind: StorageKind) -> anyhow::Result<()> {
+        if kind == StorageKind::Abs {
+            abs::make_containers(&self.keys).await?;
+        }
+        let store = self.open(kind, BUCKETS[BUCKETS.len() - 1]).await?;
+        let listed: Result<Vec<_>, _> = store.list(None).try_collect().await;
+        listed.map(drop).context("a bucket cannot be listed")
     }
 
-    /// The Service of its name, and the endpoints behind it: the server itself, and one host name for each bucket.
-    pub fn objects() -> [(&'static str, Value); 2] {
-        let address = |bucket: &str| json!({"ip": GATEWAY.to_string(), "hostname": bucket});
-        let ports = json!([{"name": "s3", "port": PORT}]);
+    /// What a placeholder of manifests stands for.
+    pub fn placeholders(&self) -> [(&'static str, String); 4] {
         [
-            (
-                "services",
-                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "store"},
-                "spec": {"clusterIP": "None", "ports": ports}}),
-            ),
-            (
-                "endpoints",
-                json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "store"},
-                "subsets": [{"addresses": BUCKETS.map(address), "ports": ports}]}),
-            ),
+            ("STORE_ENDPOINT", s3::endpoint()),
+            ("STORE_USER", self.keys.user.clone()),
+            ("STORE_PASSWORD", self.keys.password.clone()),
+            ("ABS_ENDPOINT", abs::endpoint()),
         ]
     }
 
-    /// The Secret in the formats of S3 and of OSS.
+    /// The endpoint of the S3 server.
+    pub fn endpoint() -> String {
+        s3::endpoint()
+    }
+
+    /// A Service for the name of each store, and the endpoints behind it.
+    pub fn objects() -> Vec<(&'static str, Value)> {
+        let by_name = |name: &str, port: u16, hosts: &[&str]| {
+            let mut addresses = vec![json!({"ip": GATEWAY.to_string()})];
+            addresses.extend(hosts.iter().map(|host| json!({"ip": GATEWAY.to_string(), "hostname": host})));
+            let ports = json!([{"name": "store", "port": port}]);
+            let meta = json!({"name": name});
+            [
+                (
+                    "services",
+                    json!({"apiVersion": "v1", "kind": "Service", "metadata": meta,
+                    "spec": {"clusterIP": "None", "ports": ports}}),
+                ),
+                (
+                    "endpoints",
+                    json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": meta,
+                    "subsets": [{"addresses": addresses, "ports": ports}]}),
+                ),
+            ]
+        };
+        let stores =
+            [by_name("store", s3::PORT, &BUCKETS), by_name("gcs", gcs::PORT, &[]), by_name("abs", abs::PORT, &[])];
+        stores.into_iter().flatten().collect()
+    }
+
+    /// The Secret, in the formats of all kinds of store.
     pub fn secret(&self) -> Value {
-        let (user, password) = (&self.user, &self.password);
+        let (user, password) = (&self.keys.user, &self.keys.password);
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "stringData": {
             "credentials": format!("[default]\naws_access_key_id = {user}\naws_secret_access_key = {password}\n"),
             "config": "[default]\nregion = us-east-1\n",
             "accessKeyID": user, "accessKeySecret": password,
+            "storage-account": abs::ACCOUNT, "storage-key": self.keys.abs_key, "storage-endpoint": abs::endpoint(),
+            "credentials.json": gcs::credentials(),
         }})
     }
 
-    async fn open(&self, bucket: &str) -> anyhow::Result<Arc<dyn ObjectStore>> {
+    async fn open(&self, storage: StorageKind, bucket: &str) -> anyhow::Result<Arc<dyn ObjectStore>> {
         let secret = self.secret();
         let data: BTreeMap<String, Vec<u8>> = secret["stringData"]
             .as_object()
@@ -141,9 +179,9 @@ impl Store {
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().as_bytes().to_vec()))
             .collect();
         let location = BucketLocation {
-            storage: StorageKind::S3,
+            storage,
             bucket: bucket.to_owned(),
-            endpoint: Some(format!("http://{GATEWAY}:{PORT}")),
+            endpoint: Some(format!("http://{GATEWAY}:{}", s3::PORT)),
             force_path_style: true,
             secret: Some(SECRET.to_owned()),
         };
@@ -156,9 +194,9 @@ impl Store {
     /// # Errors
     /// When the store says no.
     pub async fn list(&self, prefix: &str) -> anyhow::Result<Vec<Stored>> {
-        let (bucket, beginning) = prefix.split_once('/').context("must be `<bucket>/<prefix>`")?;
+        let (kind, bucket, beginning) = store_path(prefix);
         // The client lists by whole path segments; what is wanted here is a beginning.
-        let found: Vec<_> = self.open(bucket).await?.list(None).try_collect().await?;
+        let found: Vec<_> = self.open(kind, bucket).await?.list(None).try_collect().await?;
         let wanted = found.into_iter().filter(|meta| meta.location.as_ref().starts_with(beginning));
         let mut objects: Vec<Stored> = wanted
             .map(|meta| Stored {
@@ -171,7 +209,7 @@ impl Store {
         Ok(objects)
     }
 
-    /// As [`Store::list`], without manifests.
+    /// As [`Stores::list`], without manifests.
     ///
     /// # Errors
     /// When the store says no.
@@ -179,6 +217,18 @@ impl Store {
         let mut all = self.list(prefix).await?;
         all.retain(|object| !object.key.ends_with(MANIFEST_SUFFIX));
         Ok(all)
+    }
+
+    /// `<bucket>/<key>` of the backup under this prefix that was written last.
+    ///
+    /// # Errors
+    /// When the store says no, or there is none.
+    pub async fn newest(&self, prefix: &str) -> anyhow::Result<String> {
+        let found = self.backups(prefix).await?;
+        let last = found.iter().max_by_key(|stored| (stored.at, stored.key.clone()));
+        let last = last.with_context(|| format!("there is no object under {prefix}"))?;
+        let (_, bucket, _) = store_path(prefix);
+        Ok(format!("{bucket}/{}", last.key))
     }
 
     /// Puts an object; a copy of another one is made with the change that is wanted.
@@ -200,21 +250,24 @@ impl Store {
                 bytes
             }
         };
-        let (bucket, key) = path.split_once('/').context("must be `<bucket>/<key>`")?;
-        self.open(bucket).await?.put(&key.into(), bytes.into()).await?;
+        let (kind, bucket, key) = store_path(path);
+        self.open(kind, bucket).await?.put(&key.into(), bytes.into()).await?;
         Ok(())
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        let (bucket, key) = path.split_once('/').context("must be `<bucket>/<key>`")?;
-        let found = self.open(bucket).await?.get(&key.into()).await.with_context(|| format!("cannot read {path}"))?;
+        let (kind, bucket, key) = store_path(path);
+        let found =
+            self.open(kind, bucket).await?.get(&key.into()).await.with_context(|| format!("cannot read {path}"))?;
         Ok(found.bytes().await?.to_vec())
     }
 
-    /// Ends it.
+    /// Ends them.
     pub async fn stop(mut self) {
-        // It may have ended just now, which is what is wanted.
-        let _ = self.child.kill().await;
+        for child in self.servers.values_mut() {
+            // It may have ended just now, which is what is wanted.
+            let _ = child.kill().await;
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::inside::{End, NO_SANDBOX};
 use super::programs;
-use super::store::{SECRET, Store};
+use super::store::{SECRET, Stores};
 use super::world::World;
 use crate::binaries;
 
@@ -52,7 +52,7 @@ fn tell(programs: &programs::Programs, kubeconfig: &Path, logs: &Path) {
     let versions: Vec<&str> = programs.etcds.iter().map(|etcd| etcd.version.as_str()).collect();
     println!("export KUBECONFIG={}", kubeconfig.display());
     println!("# etcd {}", versions.join(", "));
-    println!("# S3 and OSS in the cluster: {}, buckets backups and other, Secret {SECRET}", Store::endpoint());
+    println!("# S3 and OSS in the cluster: {}, buckets backups and other, Secret {SECRET}", Stores::endpoint());
     println!("# logs: {}", logs.display());
     println!("# Ctrl-C ends all of it.");
 }

@@ -1,4 +1,5 @@
-//! Everything that a case runs against, inside the sandbox: the Kubernetes API with its kubelets, the S3 server, the operator.
+//! Everything that a case runs against, inside the sandbox: the Kubernetes API with its kubelets, the object
+//! stores, the operator.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::operator::Operator;
 use super::programs::{Programs, images};
-use super::store::Store;
+use super::store::Stores;
 
 /// Where all objects of a case live.
 pub const NAMESPACE: &str = "default";
@@ -27,8 +28,8 @@ pub struct World {
     pub cluster: Cluster,
     /// The operator.
     pub operator: Operator,
-    /// The S3 server.
-    pub store: Store,
+    /// The object stores.
+    pub store: Stores,
 }
 
 impl World {
@@ -45,11 +46,12 @@ impl World {
         let data = config.run_dir.join("store");
         let cluster = Cluster::start(config).await.context("the Kubernetes API did not start")?;
         let operator = Operator::start(&programs.operator, &cluster.kubeconfig, logs)?;
-        let store = Store::start(&programs.minio, &data, logs).await?;
-        let world = Self { cluster, operator, store };
-        for (plural, body) in Store::objects() {
-            world.handle(&Request::create(ResourceName::core(plural), NAMESPACE, body))?;
+        for (plural, body) in Stores::objects() {
+            let create = Request::create(ResourceName::core(plural), NAMESPACE, body);
+            cluster.shared.run(|now, server| server.handle(now, &create))?;
         }
+        let store = Stores::start(programs, &data, logs).await?;
+        let world = Self { cluster, operator, store };
         world.handle(&Request::create(ResourceName::core("secrets"), NAMESPACE, world.store.secret()))?;
         let start = Instant::now();
         let served = |server: &Server| {

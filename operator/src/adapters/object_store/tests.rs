@@ -155,6 +155,27 @@ async fn abs_and_gcs_go_to_the_emulator_that_is_given() {
 }
 
 #[tokio::test]
+async fn the_secret_may_say_where_abs_and_gcs_are() {
+    let (server, dialer) = serve().await;
+    let stores = ObjectStores::new(dialer, BTreeMap::new());
+    let abs = ("storage-endpoint", "http://abs.ns.svc:10000/account/\n");
+    let keys = secret(&[("storage-account", "account"), ("storage-key", "aHVzaA=="), abs]);
+    let request = round_trip(&stores, &server, &location(StorageKind::Abs, None), &keys).await;
+    assert!(request.starts_with("PUT abs.ns.svc:10000/account/bucket/a/"), "{request}");
+
+    let key = r#"{"gcs_base_url": "http://gcs.ns.svc:4443", "disable_oauth": true, "client_email": "", "private_key": "",
+        "private_key_id": ""}"#;
+    let store = stores.open(&location(StorageKind::Gcs, None), &secret(&[("credentials.json", key)])).await;
+    store.expect("opened").put(&Path::from("key"), PutPayload::from_static(b"x")).await.expect("put");
+    let request = server.requests.lock().expect("whole").last().cloned().unwrap_or_default();
+    assert!(request.starts_with("PUT gcs.ns.svc:4443/bucket/key"), "{request}");
+
+    let keys = secret(&[("storage-account", "a"), ("storage-key", "aHVzaA=="), ("storage-endpoint", "ftp://hush")]);
+    let error = stores.open(&location(StorageKind::Abs, None), &keys).await.expect_err("no URL").to_string();
+    assert!(error.contains("`storage-endpoint` must be a URL") && !error.contains("hush"), "{error}");
+}
+
+#[tokio::test]
 async fn the_platforms_credentials_come_from_the_environment_that_is_given() {
     let (server, dialer) = serve().await;
     let environment = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "hush"), ("AWS_REGION", "eu-north-1")];
