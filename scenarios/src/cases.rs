@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use sim::scenario::{Condition, Lane, Scenario, Step, fill, parse_bound};
 
 /// What every lane can fill in, besides the newest object.
-const PLACEHOLDERS: [&str; 5] = ["STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "ABS_ENDPOINT", "AGENT_IMAGE"];
+const PLACEHOLDERS: [&str; 6] =
+    ["NOW", "STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "ABS_ENDPOINT", "AGENT_IMAGE"];
 
 /// A case with where it came from.
 #[derive(Clone, Debug)]
@@ -117,7 +118,10 @@ fn faults_of(step: &Step) -> Vec<String> {
         Step::Apply(manifest) | Step::Rejected { manifest, .. } => manifests.push(manifest),
         Step::Wait { until, within, .. } => (bounds, conditions) = (vec![within.as_str()], until),
         Step::Stays { conditions: stay, during, .. } => (bounds, conditions) = (vec![during.as_str()], stay),
-        Step::Gone { within, .. } | Step::Objects { within, .. } | Step::Members { within, .. } => bounds.push(within),
+        Step::Gone { within, .. }
+        | Step::Objects { within, .. }
+        | Step::Members { within, .. }
+        | Step::Serves { within, .. } => bounds.push(within),
         Step::Isolate { during, .. } | Step::Quiet { during } => bounds.push(during),
         _ => {}
     }

@@ -42,7 +42,8 @@ enum Command {
         /// What is real.
         #[arg(long, value_enum)]
         lane: LaneName,
-        /// How many run at a time; as many as there are processors when not given.
+        /// How many run at a time. When not given: as many as there are processors, and twice that in the live lane, whose
+        /// cases wait most of the time.
         #[arg(long)]
         jobs: Option<NonZeroUsize>,
         /// Cases or topics; all of them when none is given.
@@ -148,8 +149,12 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
     if wanted == Lane::Live {
         (chosen, left_out) = lane::runnable(chosen, &|sentence| eprintln!("{sentence}"));
         lane::prepare(&chosen, &|sentence| eprintln!("{sentence}"))?;
+        // The long ones first: none of them is then left alone at the end.
+        chosen.sort_by_key(|case| std::cmp::Reverse(case.text.len()));
     }
-    let jobs = jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let at_once = if wanted == Lane::Live { 2 * processors } else { processors };
+    let jobs = jobs.map_or(at_once, NonZeroUsize::get);
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {
         for _ in 0..jobs {

@@ -4,7 +4,7 @@
 //! says otherwise. Two buckets named `backups` and `other` exist in the lane's object stores, and Secret
 //! `store-credentials` opens them, whatever the kind of store; steps name what is in them by [`store_path`]. A lane
 //! replaces placeholders in manifests (see [`fill`]): `${STORE_ENDPOINT}`, `${STORE_USER}` and `${STORE_PASSWORD}` (of S3,
-//! in that Secret), `${ABS_ENDPOINT}`, `${AGENT_IMAGE}`, `${NEWEST:<bucket>/<prefix>}`.
+//! in that Secret), `${ABS_ENDPOINT}`, `${AGENT_IMAGE}`, `${NOW}` (RFC 3339), `${NEWEST:<bucket>/<prefix>}`.
 //! A step that cannot come true within its bound fails the scenario and says what was seen last.
 
 use std::sync::Arc;
@@ -236,6 +236,20 @@ pub enum Step {
         /// The etcd version that each of them runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
+        /// Bound.
+        within: String,
+    },
+    /// Waits until the operator answers GET of a path with 200, and its answer has a line that begins with each of these
+    /// texts, and none that begins with one of the others. Live lane only: nothing is served in the model.
+    Serves {
+        /// `/metrics`, `/readyz` or `/livez`.
+        path: String,
+        /// How lines begin.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lines: Vec<String>,
+        /// How no line begins.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        without: Vec<String>,
         /// Bound.
         within: String,
     },

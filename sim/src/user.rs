@@ -206,6 +206,7 @@ async fn carry_out_step(
         // They are for people who watch.
         Step::Phase(_) | Step::Show(_) => Ok(()),
         Step::Certificates { .. } => Err(unusable("nothing is encrypted in the model".to_owned())),
+        Step::Serves { .. } => Err(unusable("nothing is served in the model".to_owned())),
         Step::PutObject { path, content } => put_object(&mut shared.enter(), path, content),
         Step::KillOperator => {
             shared.enter().crash_operator();
@@ -260,7 +261,9 @@ fn documents(shared: &Shared, text: &str) -> Result<Vec<Value>, Violation> {
         let last = backups.max_by_key(|(key, stored)| (stored.modified, key.clone()));
         last.map(|(key, _)| format!("{bucket}/{key}")).ok_or_else(|| format!("there is no object under {prefix}"))
     };
+    let now = shared.enter().timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let values = [
+        ("NOW", now.as_str()),
         ("STORE_ENDPOINT", "http://store:9000"),
         ("ABS_ENDPOINT", "http://store:10000/sim"),
         ("STORE_USER", crate::store::USER),

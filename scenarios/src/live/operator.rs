@@ -8,12 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::programs::AGENT_IMAGE;
 
+/// Where it serves its metrics.
+const LISTEN: &str = "127.0.0.1:8080";
+/// How long an answer may take.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it gets to give its leases back.
 const GRACE: Duration = Duration::from_secs(25);
 /// Between its end and its next start.
@@ -84,6 +90,24 @@ impl Operator {
         let _ = self.orders.send(Order::Kill).await;
     }
 
+    /// What it answers to a GET of this path.
+    ///
+    /// # Errors
+    /// When it does not answer, or with anything but 200.
+    pub async fn get(&self, path: &str) -> anyhow::Result<String> {
+        let asking = async {
+            let mut stream = TcpStream::connect(LISTEN).await.context("the operator does not listen")?;
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {LISTEN}\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            let (head, body) = answer.split_once("\r\n\r\n").context("no answer in HTTP")?;
+            anyhow::ensure!(head.starts_with("HTTP/1.1 200 "), "{path} is answered with {head}: {body}");
+            Ok(body.to_owned())
+        };
+        tokio::time::timeout(ANSWER_PATIENCE, asking).await.context("no answer in time")?
+    }
+
     /// How it ended without being told to, each time.
     pub fn ended_by_itself(&self) -> Vec<String> {
         self.ended_by_itself.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -112,7 +136,7 @@ fn spawn(program: &Path, kubeconfig: &Path, log: &Path) -> anyhow::Result<Child>
     let err = out.try_clone().context("cannot share the log")?;
     let mut command = Command::new(program);
     command
-        .args(["--namespace", "default", "--listen-addr", "127.0.0.1:8080", "--log-format", "text"])
+        .args(["--namespace", "default", "--listen-addr", LISTEN, "--log-format", "text"])
         .args(["--agent-image", AGENT_IMAGE, "--replace-after-seconds", &REPLACE_AFTER_SECONDS.to_string()])
         .arg("--kubeconfig")
         .arg(kubeconfig)

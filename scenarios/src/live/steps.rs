@@ -143,6 +143,22 @@ impl Run {
                 self.wait(within, async || etcd::missing(&self.world, cluster, *healthy, version.as_deref()).await)
                     .await?;
             }
+            Step::Serves { path, lines, without, within } => {
+                self.wait(within, async || {
+                    let answer = match self.world.operator.get(path).await {
+                        Ok(answer) => answer,
+                        Err(error) => return Some(format!("{error:#}")),
+                    };
+                    let has = |beginning: &&String| answer.lines().any(|line| line.starts_with(*beginning));
+                    let missing = lines.iter().find(|beginning| !has(beginning));
+                    let unwanted = without.iter().find(has);
+                    let missing = missing.map(|beginning| format!("no line begins with `{beginning}`"));
+                    let said =
+                        missing.or_else(|| unwanted.map(|beginning| format!("a line begins with `{beginning}`")));
+                    said.map(|said| format!("{said} in:\n{answer}"))
+                })
+                .await?;
+            }
             Step::Quiet { during } => {
                 let before = self.versions();
                 self.stays(during, || {
@@ -166,7 +182,8 @@ impl Run {
         let answer = |prefix: &str| newest.get(prefix).cloned().ok_or_else(|| format!("no object under {prefix}"));
         let stores = self.world.store.placeholders();
         let mut values: Vec<(&str, &str)> = stores.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        values.push(("AGENT_IMAGE", AGENT_IMAGE));
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        values.extend([("AGENT_IMAGE", AGENT_IMAGE), ("NOW", now.as_str())]);
         fill(manifest, &values, answer).map_err(anyhow::Error::msg)
     }
 
@@ -337,6 +354,7 @@ fn patience(step: &Step) -> Duration {
         Step::Wait { within, .. }
         | Step::Gone { within, .. }
         | Step::Objects { within, .. }
+        | Step::Serves { within, .. }
         | Step::Members { within, .. } => within,
         Step::Stays { during, .. } | Step::Quiet { during } => during,
         _ => return STEP_PATIENCE,
@@ -411,6 +429,7 @@ pub fn sentence(step: &Step) -> String {
             let version = version.as_ref().map(|version| format!(", all of them {version}")).unwrap_or_default();
             format!("{cluster} has {healthy} healthy members{version}")
         }
+        Step::Serves { path, .. } => format!("the operator serves {path} as it should"),
         Step::Quiet { during } => format!("nothing is written for {during}"),
     }
 }
