@@ -1,4 +1,5 @@
-//! The HTTP front: the server of this crate as real clients see it, on plain HTTP/1.1 and HTTP/2 without TLS.
+//! The HTTP front: the server of this crate as real clients see it, on HTTP/1.1 and HTTP/2; plain for everybody, or with TLS
+//! for whoever has the token.
 //!
 //! This is where the clock, the threads and the sockets are; every decision is the [`Server`]'s.
 use std::future::Future;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::server::{Reason, Server, Status};
 
+pub mod access;
 mod answer;
 mod discovery;
 pub mod driver;
@@ -20,10 +22,13 @@ pub mod logs;
 mod openapi;
 mod protobuf;
 mod route;
+mod tls;
 mod watching;
 
+use access::Access;
 use logs::LogSource;
 use route::{Target, Words};
+use tls::TlsListener;
 
 /// The largest body that is read: etcd's own limit of 1.5 MiB, doubled as Kubernetes does for its requests.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -99,16 +104,22 @@ impl Shared {
     }
 }
 
-/// Serves on `listener` until `stop` is ready.
+/// Serves on `listener` until `stop` is ready; with `access`, only who has it, and encrypted.
 pub async fn serve(
     shared: Shared,
     listener: std::net::TcpListener,
+    access: Option<Arc<Access>>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let app = Router::new().fallback(handle).with_state(shared);
-    let serving = async { axum::serve(listener, app).await };
+    let serving = async {
+        let Some(access) = access else { return axum::serve(listener, app).await };
+        let encrypted = TlsListener { tcp: listener, config: access.config.clone() };
+        let app = app.layer(axum::middleware::from_fn_with_state(access, access::check));
+        axum::serve(encrypted, app).await
+    };
     tokio::select! {
         // Watches never end by themselves: stopping means leaving them.
         () = stop => Ok(()),
@@ -171,9 +182,13 @@ fn stream(body: Body, content_type: &'static str) -> Response {
     response
 }
 
-/// A kubeconfig that leads to a server at `address`.
+/// A kubeconfig that leads to a server at `address` that lets everybody in.
 pub fn kubeconfig(address: std::net::SocketAddr) -> String {
+    kubeconfig_of(&format!("http://{address}"), "{}")
+}
+
+fn kubeconfig_of(server: &str, user: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: fake\nclusters:\n- name: fake\n  cluster:\n    server: http://{address}\ncontexts:\n- name: fake\n  context:\n    cluster: fake\n    user: fake\n    namespace: default\nusers:\n- name: fake\n  user: {{}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: fake\nclusters:\n- name: fake\n  cluster:\n    server: {server}\ncontexts:\n- name: fake\n  context:\n    cluster: fake\n    user: fake\n    namespace: default\nusers:\n- name: fake\n  user: {user}\n"
     )
 }

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use fake_k8s::Server;
 use fake_k8s::controllers::cluster_controllers;
 use fake_k8s::controllers::volumes::standard_class;
+use fake_k8s::http::access::Access;
 use fake_k8s::http::driver::drive;
 use fake_k8s::http::{Shared, serve};
 use fake_k8s::process::cluster::{Cluster, ClusterConfig};
@@ -24,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the API on plain HTTP until Ctrl-C or SIGTERM.
+    /// Serve the API until Ctrl-C or SIGTERM: on plain HTTP for everybody, or with TLS for who has the token.
     Serve(Serve),
 }
 
@@ -36,6 +37,18 @@ struct Serve {
     /// Write a kubeconfig that leads here.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
+    /// Certificate of the server, in PEM.
+    #[arg(long, requires_all = ["tls_key", "tls_ca", "token_file"])]
+    tls_cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authority that clients are to trust.
+    #[arg(long, requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// A file with the bearer token that every request must show.
+    #[arg(long, requires = "tls_cert")]
+    token_file: Option<PathBuf>,
     /// Where uids and generated names come from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,11 +69,14 @@ struct Serve {
 fn main() -> anyhow::Result<()> {
     sandbox::dispatch();
     let Command::Serve(arguments) = Arguments::parse().command;
+    let access = access(&arguments)?;
     // Bound outside: inside a sandbox the host's loopback is out of reach.
     let bind = || {
         let listener = TcpListener::bind(arguments.listen)?;
         if let Some(path) = &arguments.kubeconfig {
-            std::fs::write(path, fake_k8s::http::kubeconfig(listener.local_addr()?))?;
+            let address = listener.local_addr()?;
+            let open = || fake_k8s::http::kubeconfig(address);
+            std::fs::write(path, access.as_ref().map_or_else(open, |access| access.kubeconfig(address)))?;
         }
         Ok(vec![listener])
     };
@@ -70,10 +86,10 @@ fn main() -> anyhow::Result<()> {
     };
     tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new("info")).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no async runtime")?;
-    runtime.block_on(run(&arguments, listeners))
+    runtime.block_on(run(&arguments, access.clone(), listeners))
 }
 
-async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Result<()> {
+async fn run(arguments: &Serve, access: Option<Arc<Access>>, mut listeners: Vec<TcpListener>) -> anyhow::Result<()> {
     let address =
         listeners.first().context("nothing to listen on")?.local_addr().context("the socket has no address")?;
     if !arguments.process_kubelet {
@@ -82,7 +98,7 @@ async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Resu
         // Pods are scheduled, and stay Pending: there is no node.
         let driving = drive(shared.clone(), cluster_controllers(standard_class()), std::future::pending());
         return tokio::select! {
-            result = serve(shared, listener, stopped()) => result.context("serving failed"),
+            result = serve(shared, listener, access, stopped()) => result.context("serving failed"),
             () = driving => anyhow::bail!("the controllers stopped"),
         };
     }
@@ -91,6 +107,7 @@ async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Resu
         seed: arguments.seed,
         nodes: arguments.nodes,
         listeners,
+        access,
         ..ClusterConfig::new(Arc::new(images))
     };
     if let Some(run_dir) = &arguments.run_dir {
@@ -102,6 +119,18 @@ async fn run(arguments: &Serve, mut listeners: Vec<TcpListener>) -> anyhow::Resu
     tracing::info!("stopping");
     cluster.shutdown().await;
     Ok(())
+}
+
+/// What the four files say, if they are given.
+fn access(arguments: &Serve) -> anyhow::Result<Option<Arc<Access>>> {
+    let Serve { tls_cert: Some(certificate), tls_key: Some(key), tls_ca: Some(ca), token_file: Some(token), .. } =
+        arguments
+    else {
+        return Ok(None);
+    };
+    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    let access = Access::new(&read(certificate)?, &read(key)?, &read(ca)?, read(token)?.trim());
+    Ok(Some(Arc::new(access.map_err(anyhow::Error::msg)?)))
 }
 
 fn read_images(path: &Path) -> anyhow::Result<ImageTable> {

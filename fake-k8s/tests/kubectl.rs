@@ -40,7 +40,7 @@ impl Lab {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Shared::new(Server::new(3));
-        runtime.spawn(serve(shared.clone(), listener, std::future::pending()));
+        runtime.spawn(serve(shared.clone(), listener, None, std::future::pending()));
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("fake-k8s-kubectl-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

@@ -27,6 +27,7 @@ use crate::controllers::object;
 use crate::controllers::runtime::{RuntimeCommand, RuntimeEvent};
 use crate::controllers::volumes::standard_class;
 use crate::controllers::{Controller, cluster_controllers};
+use crate::http::access::Access;
 use crate::http::{self, Shared};
 use crate::server::{ResourceName, Server};
 
@@ -57,6 +58,8 @@ pub struct ClusterConfig {
     pub storage_class: Value,
     /// Listeners from outside the sandbox on which the API is served too.
     pub listeners: Vec<TcpListener>,
+    /// Who is let in; everybody when it is not said.
+    pub access: Option<Arc<Access>>,
 }
 
 impl ClusterConfig {
@@ -70,6 +73,7 @@ impl ClusterConfig {
             domains: vec!["cluster.local".to_owned()],
             storage_class: standard_class(),
             listeners: Vec::new(),
+            access: None,
         }
     }
 }
@@ -121,10 +125,10 @@ impl Cluster {
         let inside = TcpListener::bind((GATEWAY, API_PORT))?;
         let address = inside.local_addr()?;
         for listener in config.listeners.into_iter().chain([inside]) {
-            let (shared, mut stopped) = (shared.clone(), stopped.clone());
+            let (shared, access, mut stopped) = (shared.clone(), config.access.clone(), stopped.clone());
             servers.push(tokio::spawn(async move {
                 let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-                if let Err(cause) = http::serve(shared, listener, until).await {
+                if let Err(cause) = http::serve(shared, listener, access, until).await {
                     tracing::error!(%cause, "the API is not served any more");
                 }
             }));
@@ -136,7 +140,9 @@ impl Cluster {
             }
         }));
         let kubeconfig = config.run_dir.join("kubeconfig");
-        fs::write(&kubeconfig, http::kubeconfig(address))?;
+        let text =
+            config.access.as_ref().map_or_else(|| http::kubeconfig(address), |access| access.kubeconfig(address));
+        fs::write(&kubeconfig, text)?;
 
         let (events, received) = mpsc::unbounded_channel();
         let mut nodes = Vec::new();

@@ -1,14 +1,19 @@
-//! Certificates for a cluster with static TLS, with the names that the archived operator's users put into theirs.
+//! Certificates: for a cluster with static TLS, with the names that the archived operator's users put into theirs; and for
+//! the Kubernetes API.
+
+use std::net::Ipv4Addr;
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use fake_k8s::http::access::Access;
 use fake_k8s::server::Request;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use serde_json::{Map, Value, json};
 
+use super::store::random_word;
 use super::world::{NAMESPACE, World, resource};
 
 /// Makes an authority, and from it the Secrets `<cluster>-peer-tls`, `<cluster>-server-tls` and `<cluster>-client-tls`.
@@ -40,6 +45,16 @@ pub fn create(world: &World, cluster: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What lets the operator and kubectl into a Kubernetes API at this address, and nobody else.
+///
+/// # Errors
+/// When there are no random bytes.
+pub fn access(address: Ipv4Addr) -> anyhow::Result<Access> {
+    let authority = Authority::new("kubernetes")?;
+    let (certificate, key) = authority.sign("kube-apiserver", vec![address.to_string()])?;
+    Access::new(&certificate, &key, &authority.pem, &random_word()?).map_err(anyhow::Error::msg)
+}
+
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -65,5 +80,46 @@ impl Authority {
         let key = KeyPair::generate().context("no key")?;
         let certificate = params.signed_by(&key, &self.issuer).context("cannot sign")?;
         Ok((certificate.pem(), key.serialize_pem()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etcd_operator::adapters::etcd::error::chain;
+    use etcd_operator::adapters::{connect, tls};
+    use fake_k8s::http::{Shared, serve};
+    use fake_k8s::server::Server;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    /// What the operator's client says of a server, by this kubeconfig: nothing, or all that is wrong.
+    async fn complaint(kubeconfig: &str, name: &str) -> Option<String> {
+        let path = std::env::temp_dir().join(format!("access-{name}-{}", std::process::id()));
+        std::fs::write(&path, kubeconfig).expect("a temporary file");
+        let client = connect::kubernetes(Some(&path)).await;
+        std::fs::remove_file(&path).expect("ours");
+        let answer = client.expect("a kubeconfig").0.apiserver_version().await;
+        answer.err().map(|error| chain(&error))
+    }
+
+    #[test]
+    fn the_api_is_open_to_who_trusts_it_and_has_the_token() {
+        tls::install_crypto_provider();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (ours, others) = [access(Ipv4Addr::LOCALHOST), access(Ipv4Addr::LOCALHOST)].map(Result::unwrap).into();
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("bound");
+            let kubeconfig = ours.kubeconfig(address);
+            tokio::spawn(serve(Shared::new(Server::new(1)), listener, Some(Arc::new(ours)), std::future::pending()));
+            assert_eq!(complaint(&kubeconfig, "right").await, None);
+            let said = complaint(&kubeconfig.replace("token: ", "token: x"), "token").await.unwrap_or_default();
+            assert!(said.contains("Unauthorized"), "{said}");
+            let said = complaint(&others.kubeconfig(address), "authority").await.unwrap_or_default();
+            assert!(said.contains("certificate"), "{said}");
+            let said = complaint(&fake_k8s::http::kubeconfig(address), "plain").await.unwrap_or_default();
+            assert!(!said.is_empty(), "it is served without TLS");
+        });
     }
 }

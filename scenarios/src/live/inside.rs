@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fake_k8s::controllers::object;
+use fake_k8s::process::network::GATEWAY;
 use fake_k8s::process::sandbox;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -13,7 +14,7 @@ use super::display::{Display, Mode, Row};
 use super::programs::{Programs, locate};
 use super::steps::{Failure, carry_out};
 use super::world::{NAMESPACE, World};
-use super::{etcd, programs, runs};
+use super::{certificates, etcd, programs, runs};
 use crate::cases::Case;
 
 /// A case that takes longer is given up.
@@ -64,7 +65,7 @@ async fn run_inside(case: &Case, programs: &Programs, mode: Mode, logs: &Path) -
     let asked_to_stop = async {
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
     };
-    let world = Arc::new(World::start(programs, logs, Vec::new()).await?);
+    let world = Arc::new(World::start(programs, logs, Vec::new(), Some(certificates::access(GATEWAY)?)).await?);
     let refreshing = display.has_table().then(|| tokio::spawn(refresh(world.clone(), display.clone())));
     let end = tokio::select! {
         result = tokio::time::timeout(CASE_PATIENCE, carry_out(&world, &case.scenario, &display)) => {

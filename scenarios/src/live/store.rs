@@ -272,7 +272,10 @@ impl Stores {
 }
 
 /// 20 letters and digits from the kernel.
-fn random_word() -> anyhow::Result<String> {
+///
+/// # Errors
+/// When it has none.
+pub fn random_word() -> anyhow::Result<String> {
     use std::io::Read;
     let mut bytes = [0; 20];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("no random bytes")?;

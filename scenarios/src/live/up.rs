@@ -37,7 +37,7 @@ pub fn run(listen: SocketAddr, logs: &Path) -> anyhow::Result<End> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
     let end = runtime.block_on(async {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let world = World::start(&programs, logs, sandbox.listeners).await?;
+        let world = World::start(&programs, logs, sandbox.listeners, None).await?;
         tell(&programs, &kubeconfig, logs);
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
         world.stop().await;

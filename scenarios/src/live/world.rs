@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fake_k8s::controllers::object;
+use fake_k8s::http::access::Access;
 use fake_k8s::process::cluster::{Cluster, ClusterConfig};
 use fake_k8s::server::{Request, ResourceName, Server, Status};
 use serde_json::Value;
@@ -33,7 +34,8 @@ pub struct World {
 }
 
 impl World {
-    /// Starts everything; returns when our kinds are served and the bucket can be opened.
+    /// Starts everything; returns when our kinds are served and the bucket can be opened. With `access`, the Kubernetes API
+    /// is for the operator, kubectl and whoever else has it.
     ///
     /// # Errors
     /// When something does not come up.
@@ -41,8 +43,10 @@ impl World {
         programs: &Programs,
         logs: &Path,
         listeners: Vec<std::net::TcpListener>,
+        access: Option<Access>,
     ) -> anyhow::Result<Self> {
-        let config = ClusterConfig { listeners, ..ClusterConfig::new(Arc::new(images(programs))) };
+        let access = access.map(Arc::new);
+        let config = ClusterConfig { listeners, access, ..ClusterConfig::new(Arc::new(images(programs))) };
         let data = config.run_dir.join("store");
         let cluster = Cluster::start(config).await.context("the Kubernetes API did not start")?;
         let operator = Operator::start(&programs.operator, &cluster.kubeconfig, logs)?;
