@@ -10,7 +10,7 @@ use super::schema::Rule;
 use super::storage::{StorageSource, StorageType};
 use super::{is_default, null_is_default};
 
-/// Time limit of one backup when `timeoutInSecond` is not above 0.
+/// How long a backup may stand still when `timeoutInSecond` is not above 0.
 pub const TIMEOUT_SECONDS_DEFAULT: i64 = 60;
 /// Most records that a status keeps. Older backups are still found by their names in the store.
 pub const RECORDS_MAX: usize = 256;
@@ -67,7 +67,9 @@ pub struct EtcdBackupSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupPolicy {
-    /// Seconds that one backup may take; 60 when not above 0.
+    /// Seconds for which a backup may stand still, with nothing read from etcd and nothing written to the store, before
+    /// the attempt is given up and made again; 60 when not above 0. It does not limit a backup that moves on, however
+    /// large it is.
     #[serde(default, skip_serializing_if = "is_default")]
     pub timeout_in_second: i64,
     /// Seconds between backups; 0 is one backup, once.
