@@ -1,7 +1,7 @@
 //! The cases: one file each under `cases/<topic>/`, named after what a user sees.
 //!
 //! They are read from the source tree that this program was built from. [`Case::faults`] says what is wrong with one
-//! before anything runs.
+//! before anything runs. A topic may have a README.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         let path = entry.with_context(|| format!("cannot list {}", directory.display()))?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else {
+        } else if path.extension().is_none_or(|ending| ending != "md") {
             files.push(path);
         }
     }
