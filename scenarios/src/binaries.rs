@@ -7,6 +7,7 @@
 //!
 //! Everything here blocks (a cold build takes minutes): from async code, call it in `spawn_blocking`.
 
+mod build;
 pub mod cache;
 pub mod catalogue;
 pub mod go;
@@ -110,12 +111,16 @@ pub fn cached(name: &str, version: &str) -> Result<Option<Installed>, Error> {
     Cache::of_user()?.cached(catalogue::find(name, version)?)
 }
 
-/// The etcd of `/usr/bin` (Debian's etcd-server and etcd-client), whatever its version is: the demo's way out when
-/// there is no Go.
+/// The etcd of the system's packages (Debian's etcd-server and etcd-client), whatever its version is: the demo's way
+/// out when there is no Go. Either they are installed, or `make tools` unpacked them into the cache.
 pub fn etcd_of_the_system() -> Option<Installed> {
-    let server = Path::new("/usr/bin/etcd");
-    let version = catalogue::etcd_version(&go::said(server, &["--version"])?)?;
-    let programs = ["etcd", "etcdctl", "etcdutl"].map(|name| (name.to_owned(), Path::new("/usr/bin").join(name)));
+    let unpacked = Cache::of_user().ok().map(|cache| cache.root().join("debian/usr/bin"));
+    [Some(PathBuf::from("/usr/bin")), unpacked].into_iter().flatten().find_map(|directory| etcd_in(&directory))
+}
+
+fn etcd_in(directory: &Path) -> Option<Installed> {
+    let version = catalogue::etcd_version(&go::said(&directory.join("etcd"), &["--version"])?)?;
+    let programs = ["etcd", "etcdctl", "etcdutl"].map(|name| (name.to_owned(), directory.join(name)));
     let programs = programs.into_iter().filter(|(_, path)| path.exists()).collect();
     Some(Installed { name: "etcd".to_owned(), version, programs })
 }

@@ -1,9 +1,9 @@
 //! Finding Go, and running `go build` so that nothing of the user's own Go settings leaks into the result.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use super::{Error, Package, Program};
+use super::{Error, Package, Program, Report, build};
 
 /// The oldest Go that takes the module files (etcd 3.5.35, 3.7.3 and helm ask for it in their own `go.mod`).
 pub const OLDEST: (u32, u32) = (1, 26);
@@ -61,9 +61,17 @@ impl Go {
     }
 
     /// Builds one program of the module in `directory` as the file `output`.
-    pub fn build(&self, package: &Package, program: &Program, directory: &Path, output: &Path) -> Result<(), Error> {
+    pub fn build(
+        &self,
+        package: &Package,
+        program: &Program,
+        directory: &Path,
+        output: &Path,
+        report: Report<'_>,
+    ) -> Result<(), Error> {
         // `nice`: a build takes both cores for minutes, beside whatever else the machine is for.
-        let answer = Command::new("nice")
+        let mut command = Command::new("nice");
+        command
             .args(["-n", "10"])
             .arg(&self.path)
             .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", "-s -w", "-o"])
@@ -74,22 +82,9 @@ impl Go {
             .env("GOTOOLCHAIN", "local")
             .env("GOFLAGS", "")
             .env("GOWORK", "off")
-            .env("GO111MODULE", "on")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(Error::io("running go in", directory))?;
-        succeeded(package, &answer)
+            .env("GO111MODULE", "on");
+        build::run(&mut command, package, program, directory, report)
     }
-}
-
-/// The end of what a failed build wrote, as an error.
-pub(super) fn succeeded(package: &Package, answer: &Output) -> Result<(), Error> {
-    if answer.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&answer.stderr).into_owned();
-    let tail = said.lines().rev().take(15).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-    Err(Error::Build { package: package.id(), status: answer.status, tail })
 }
 
 /// What a program prints when it is asked; `None` when it cannot be run.

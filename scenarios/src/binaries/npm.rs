@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use super::go::{said, succeeded};
-use super::{Error, Package, Program};
+use super::go::said;
+use super::{Error, Package, Program, Report, build};
 
 /// The Node.js that runs what is installed.
 #[derive(Debug, Clone)]
@@ -25,14 +25,19 @@ impl Npm {
     }
 
     /// Installs into `directory`, and makes `output` a script that starts the program from there.
-    pub fn build(&self, package: &Package, program: &Program, directory: &Path, output: &Path) -> Result<(), Error> {
-        let answer = Command::new("nice")
+    pub fn build(
+        &self,
+        package: &Package,
+        program: &Program,
+        directory: &Path,
+        output: &Path,
+        report: Report<'_>,
+    ) -> Result<(), Error> {
+        let mut command = Command::new("nice");
+        command
             .args(["-n", "10", "npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"])
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(Error::io("running npm in", directory))?;
-        succeeded(package, &answer)?;
+            .current_dir(directory);
+        build::run(&mut command, package, program, directory, report)?;
         // The directory is renamed once it is whole: the script finds the program from where it is itself.
         let main = format!("$(dirname \"$0\")/../{}/{}", package.id(), program.source);
         let script = format!("#!/bin/sh\nexec node \"{main}\" \"$@\"\n");
