@@ -6,12 +6,15 @@
 pub mod etcd;
 pub mod pod;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::api::cluster::EtcdClusterStatus;
+use crate::api::conditions::{self, ConditionStatus};
 use crate::api::{EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
@@ -87,7 +90,14 @@ pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: 
         etcd: EtcdObserved::nobody_to_ask("the spec cannot be used"),
         etcd_restoring: None,
         legacy_alive,
+        not_ready_since: view.cluster.status.as_ref().and_then(not_ready_since),
     }
+}
+
+/// Since when a status says that its EtcdCluster is not ready.
+pub(crate) fn not_ready_since(status: &EtcdClusterStatus) -> Option<Timestamp> {
+    let ready = conditions::find(&status.conditions, "Ready")?;
+    if ready.status == ConditionStatus::True { None } else { ready.last_transition_time.as_ref().map(|time| time.0) }
 }
 
 /// What is observed of a cluster with a valid spec.
@@ -157,6 +167,7 @@ fn observe_volume(volume: &PersistentVolumeClaim, cluster_uid: &str) -> VolumeOb
         ours: is_controlled_by(&volume.metadata, cluster_uid),
         deleting: volume.metadata.deletion_timestamp.is_some(),
         lost: volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost"),
+        created_at: volume.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod bootstrap;
 mod formation;
+mod learner;
 mod members;
 mod membership;
 mod ownership;

@@ -62,6 +62,7 @@ const fn member_removal(why: MemberRemoval) -> &'static str {
         MemberRemoval::DataLost => "its data is lost",
         MemberRemoval::Unreachable => "it does not answer",
         MemberRemoval::NeverStarted => "it never started",
+        MemberRemoval::NeverCaughtUp => "it did not catch up in time",
         MemberRemoval::Outdated => "its template changed",
         MemberRemoval::Corrupt => "etcd raised CORRUPT on it",
     }
@@ -77,7 +78,9 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
         Step::RemoveMember { name, why, .. } => (
             "ReplacingDeadMember",
             match why {
-                MemberRemoval::Outdated => format!("Member {name} is being replaced: {}", member_removal(*why)),
+                MemberRemoval::Outdated | MemberRemoval::NeverCaughtUp => {
+                    format!("Member {name} is being replaced: {}", member_removal(*why))
+                }
                 _ => format!("The dead member {name} is being replaced"),
             },
         ),

@@ -80,6 +80,8 @@ pub struct PodObserved {
     pub template_hash: Option<String>,
     /// The agent refused to start etcd because its directory is empty although data is expected: the data is lost.
     pub data_lost: bool,
+    /// The kubelet never started its etcd container: nothing of it is on any disk.
+    pub never_ran: bool,
     /// Why it does not run, in Kubernetes' words (waiting reason and message, or the unschedulable message).
     pub why_not_running: Option<String>,
 }
@@ -99,6 +101,8 @@ pub struct VolumeObserved {
     pub deleting: bool,
     /// Phase Lost: the volume behind it is gone.
     pub lost: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
 }
 
 /// One of the two Services.
@@ -197,4 +201,6 @@ pub struct Observed {
     pub etcd_restoring: Option<EtcdObserved>,
     /// A lock of the archived operator is fresh: it may still act on this cluster.
     pub legacy_alive: Option<String>,
+    /// Since when status says that the EtcdCluster is not ready; none while it is.
+    pub not_ready_since: Option<Timestamp>,
 }

@@ -42,8 +42,18 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         image: image.and_then(|container| container.image.clone()).unwrap_or_default(),
         template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
+        never_ran: container.is_none_or(never_ran),
         why_not_running: if running { None } else { why_not_running(pod) },
     }
+}
+
+/// Whether the kubelet never started the container. (It has no status at all before the pod is bound to a node.)
+fn never_ran(container: &ContainerStatus) -> bool {
+    let started =
+        |state: &k8s_openapi::api::core::v1::ContainerState| state.running.is_some() || state.terminated.is_some();
+    container.restart_count == 0
+        && !container.state.as_ref().is_some_and(started)
+        && !container.last_state.as_ref().is_some_and(started)
 }
 
 /// The exit code of the container's latest end.
@@ -152,6 +162,20 @@ mod tests {
         assert!(!observe(&etcd_container(&running, &refused)).data_lost, "it came back");
         assert!(!observe(&etcd_container(&killed, &refused)).data_lost, "it ran since");
         assert!(!observe(&etcd_container(&waiting, &killed)).data_lost);
+    }
+
+    #[test]
+    fn a_container_that_never_ran_is_told_from_one_that_ended() {
+        let (waiting, none) = (json!({ "waiting": { "reason": "ErrImagePull" } }), json!({}));
+        let mut pulling = etcd_container(&waiting, &none);
+        pulling["containerStatuses"][0]["restartCount"] = 0.into();
+        assert!(observe(&pulling).never_ran && observe(&json!({})).never_ran);
+        assert!(!observe(&etcd_container(&waiting, &none)).never_ran, "it was restarted");
+        for ran in [json!({ "running": {} }), json!({ "terminated": { "exitCode": 1 } })] {
+            let mut pod = etcd_container(&ran, &none);
+            pod["containerStatuses"][0]["restartCount"] = 0.into();
+            assert!(!observe(&pod).never_ran, "{ran}");
+        }
     }
 
     #[test]

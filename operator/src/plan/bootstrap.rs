@@ -1,7 +1,8 @@
 //! The birth of a cluster: all members of the first formation at once, behind a client Service that selects nobody.
 //!
 //! A cluster is born once. What makes it so: the attempt is recorded before its first object; once formed, which is
-//! recorded before the Service opens, this stage does nothing; a new attempt is made only while no quorum was seen.
+//! recorded before the Service opens, this stage does nothing; a new attempt is made only when the one before cannot have
+//! become a cluster behind our back, or no quorum of its disks is left.
 
 use std::ops::ControlFlow;
 
@@ -27,7 +28,8 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         pass.record.lineage = Some(lineage);
         return ControlFlow::Continue(());
     }
-    if formation::why_start_over(pass, &lineage, &pass.observed.etcd).is_some() {
+    let observed = pass.observed;
+    if formation::must_start_over(pass, &lineage, &observed.etcd) {
         let uid = pass.desired.identity.uid.clone();
         lineage = formation::lineage(&pass.desired, &uid, lineage.attempt + 1, None);
         pass.record.lineage = Some(lineage.clone());

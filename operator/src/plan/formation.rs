@@ -6,7 +6,7 @@
 //! A seed's pod is created before its volume. So a volume without a pod tells that there was a pod before, which may have
 //! written to it: the pod that takes its place expects data, and its agent refuses to start etcd on an empty directory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::pass::Pass;
 use super::{PodDeletion, Step, VolumeDeletion, Waiting, ownership};
@@ -64,23 +64,72 @@ pub(super) fn formed_as(etcd: &EtcdObserved, seeds: &[String]) -> Option<Cluster
     agree.then_some(membership.cluster_id)
 }
 
-/// Why this attempt cannot become a cluster any more, or should not. Only ever acted on while no quorum was seen.
-pub(super) fn why_start_over(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> Option<String> {
-    if etcd.quorum_read.known().is_some() {
-        return None;
+/// Whether a first attempt is thrown away. It may have become a cluster, with acknowledged writes in it, while the operator
+/// was away or cut off: the client Service is closed, but members can be reached by their own names. So:
+///
+/// - A lost disk is no reason as long as the disks that are left can be a quorum: whatever was acknowledged is on one of
+///   them. The others form the cluster, or have done so, and the lost member is replaced as any other. Nobody has to be
+///   asked for that. Only with more disks lost than that is there nothing to lose: no quorum of this attempt can ever be.
+/// - A change of the spec is a reason only when too many seeds are known to have nothing for any quorum to have been.
+///
+/// Remaining race: seeds that had nothing when they were looked at can become a quorum before their pods are deleted. Only
+/// a change of the spec gets there, within the seconds in which a cluster forms.
+pub(super) fn must_start_over(pass: &mut Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> bool {
+    let (seeds, needed) = (lineage.seeds.len(), quorum(lineage.seeds.len()));
+    if etcd.quorum_read.known().is_some() || follows_leader(lineage, etcd) {
+        return false;
     }
-    let lost = why_incomplete(pass, lineage);
-    let has_leader = lineage.seeds.iter().any(|seed| etcd.status(seed).is_some_and(|status| status.leader.is_some()));
-    lost.or_else(|| if has_leader { None } else { why_outdated(pass, lineage) })
+    if seeds - lost_seeds(pass, lineage).len() < needed {
+        return true;
+    }
+    let Some(why) = why_outdated(pass, lineage) else { return false };
+    let blank = lineage.seeds.iter().filter(|seed| has_nothing(pass, lineage, seed, etcd)).count();
+    if seeds - blank < needed {
+        return true;
+    }
+    pass.wait(Waiting::FormationUnknown { why });
+    false
 }
 
-/// Which seed of an attempt lost its disk. An attempt at a restore is thrown away for it even when the others have a
-/// quorum: it is confirmed with all of its seeds or not at all, and until then nobody has written to it.
-pub(super) fn why_incomplete(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
-    lineage.seeds.iter().enumerate().find_map(|(index, seed)| {
+/// Whether an attempt at a restore is thrown away: for any lost seed, even when the others have a quorum, because it is
+/// confirmed with all of its seeds or not at all. What it begins with is in the snapshot, and until it is confirmed the old
+/// lineage is the one that clients are served by.
+pub(super) fn must_restore_anew(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> bool {
+    let unformed = etcd.quorum_read.known().is_none() && !follows_leader(lineage, etcd);
+    !lost_seeds(pass, lineage).is_empty() || (unformed && why_outdated(pass, lineage).is_some())
+}
+
+fn follows_leader(lineage: &Lineage, etcd: &EtcdObserved) -> bool {
+    lineage.seeds.iter().any(|seed| etcd.status(seed).is_some_and(|status| status.leader.is_some()))
+}
+
+/// The seeds whose disk is gone, and how.
+fn lost_seeds<'a>(pass: &Pass<'_>, lineage: &'a Lineage) -> BTreeMap<&'a str, &'static str> {
+    let seeds = lineage.seeds.iter().enumerate();
+    let lost = seeds.filter_map(|(index, seed)| {
         let later = &lineage.seeds[index + 1..];
-        why_seed_lost(pass, seed, later, &lineage.token).map(|why| format!("seed {seed}: {why}"))
-    })
+        Some((seed.as_str(), why_seed_lost(pass, seed, later, &lineage.token)?))
+    });
+    lost.collect()
+}
+
+/// Whether a seed is known to be in no quorum that acknowledged anything. It says so itself: its log holds no more than
+/// the list of the seeds, which is there before the first election. Or it never served: its container did not start yet,
+/// or starts in vain again and again. A lost disk says nothing: what was on it may have counted.
+fn has_nothing(pass: &Pass<'_>, lineage: &Lineage, seed: &str, etcd: &EtcdObserved) -> bool {
+    if let Some(status) = etcd.status(seed) {
+        return status.leader.is_none() && status.raft_index <= lineage.seeds.len() as u64;
+    }
+    let volume = own_volume(pass, seed, &lineage.token);
+    match own_pod(pass, seed, &lineage.token) {
+        // Pods are created before their volumes: an older volume has had another pod.
+        Some(pod) if pod.never_ran => volume.is_none_or(|volume| volume.created_at >= pod.created_at),
+        Some(pod) => {
+            let fails = pod.why_not_running.as_ref().is_some_and(|why| why.contains("CrashLoopBackOff"));
+            fails && !pod.running && !pod.data_lost
+        }
+        None => volume.is_none(),
+    }
 }
 
 fn own_pod<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a PodObserved> {
@@ -94,7 +143,8 @@ fn own_volume<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a Volume
 /// Why the disk of a seed is gone. Without volumes, pods are created in order: a later one proves that this one existed.
 ///
 /// Remaining race: the last seed's pod (without volumes), or pod and volume of a seed together, can be gone without
-/// leaving a trace. It is then started anew under its name before the formation is recorded; no client was let in yet.
+/// leaving a trace. It is then started anew under its name before the formation is recorded; the client Service is closed
+/// until then.
 fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> Option<&'static str> {
     let (pod, volume) = (own_pod(pass, seed, token), own_volume(pass, seed, token));
     if pod.is_some_and(|pod| pod.data_lost) {
@@ -124,10 +174,16 @@ fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
     (unplaced && lineage.seeds.len() != pass.desired.size).then(|| "its size changed, and it found no place".to_owned())
 }
 
-/// Makes what is missing of the seeds, all of them at once.
+/// Makes what is missing of the seeds, all of them at once. A seed that lost its disk gets no second one: it would come
+/// back without what it has said yes to.
 pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&RestoreWanted>) {
     let mut terminal = None;
+    let lost = lost_seeds(pass, lineage);
     for seed in &lineage.seeds {
+        if let Some(why) = lost.get(seed.as_str()) {
+            pass.wait(Waiting::SeedLost { seed: seed.clone(), why: (*why).to_owned() });
+            continue;
+        }
         if !ownership::is_free_or_ours(pass, seed, &lineage.token) {
             continue;
         }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, rollout};
+use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
 use crate::model::{MemberId, Version};
@@ -36,6 +36,11 @@ pub(super) fn track_unreachable(pass: &mut Pass<'_>, members: &Members<'_>) {
 fn patience(pass: &Pass<'_>, member: &Member<'_>) -> Option<SignedDuration> {
     let since = pass.record.unreachable_since.get(&member.name)?;
     Some(pass.desired.replace_after - pass.now.duration_since(*since))
+}
+
+/// Seconds, rounded up to minutes, so that status is not written every second of the wait.
+fn in_minutes(left: SignedDuration) -> i64 {
+    (left.as_secs().max(0) + 59) / 60 * 60
 }
 
 fn is_overdue(pass: &Pass<'_>, member: &Member<'_>) -> bool {
@@ -96,7 +101,8 @@ pub(super) fn remove_corrupt(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     }
 }
 
-/// A learner becomes a voter once it has caught up; one that is lost, never starts or is not needed any more goes.
+/// A learner becomes a voter once it has caught up; one that is lost, never starts, never catches up or is not needed any
+/// more goes.
 pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
     label_voters(pass, members);
     let Some(learner) = members.learners().min_by_key(|member| member.healthy) else {
@@ -115,7 +121,12 @@ pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     };
     let log = members.leader_status().map_or(0, |status| status.raft_index);
     if behind > LEARNER_LAG_MAX.min(log / 10) {
-        pass.wait(Waiting::LearnerSync { member: learner.name.clone(), behind });
+        let left = learner::patience(pass, members, learner);
+        if left.is_some_and(|left| left <= SignedDuration::ZERO) {
+            return remove(pass, members, safety, learner, MemberRemoval::NeverCaughtUp);
+        }
+        let seconds = in_minutes(left.unwrap_or_default());
+        pass.wait(Waiting::LearnerSync { member: learner.name.clone(), behind, seconds });
         return ControlFlow::Continue(());
     }
     let step = Step::PromoteMember {
@@ -170,9 +181,7 @@ pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     for member in members.voters().filter(|member| !member.healthy) {
         let waiting = match patience(pass, member) {
             Some(left) if !lacks_image(member) => {
-                // Rounded, so that status is not written every second of the wait.
-                let seconds = (left.as_secs().max(0) + 59) / 60 * 60;
-                Waiting::MemberReturn { member: member.name.clone(), seconds }
+                Waiting::MemberReturn { member: member.name.clone(), seconds: in_minutes(left) }
             }
             _ => Waiting::MemberHealth { member: member.name.clone(), why: "its image cannot be pulled".to_owned() },
         };

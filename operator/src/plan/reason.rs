@@ -46,6 +46,18 @@ pub enum Waiting {
         /// How many there are.
         seeds: usize,
     },
+    /// A seed lost its disk before the cluster was seen to be formed; the others can be a quorum, and may be one already.
+    SeedLost {
+        /// Its name.
+        seed: String,
+        /// What became of its disk.
+        why: String,
+    },
+    /// The first attempt cannot follow a change of the spec, and may have become a cluster while nobody looked.
+    FormationUnknown {
+        /// What changed.
+        why: String,
+    },
     /// A member runs and is not healthy yet.
     MemberHealth {
         /// Its name.
@@ -59,6 +71,8 @@ pub enum Waiting {
         member: String,
         /// Entries that it lacks.
         behind: u64,
+        /// Seconds until it is given up.
+        seconds: i64,
     },
     /// A member does not answer, and is replaced unless it comes back.
     MemberReturn {
@@ -160,9 +174,21 @@ impl fmt::Display for Waiting {
                 write!(f, "waiting for the first quorum: {answering} of {seeds} members answer")
             }
             Self::MemberHealth { member, why } => write!(f, "waiting for member {member} to be healthy: {why}"),
-            Self::LearnerSync { member, behind } => {
-                write!(f, "waiting for learner {member} to catch up: {behind} entries behind")
+            Self::SeedLost { seed, why } => {
+                write!(
+                    f,
+                    "member {seed} lost its disk ({why}); the others may already be a cluster, and go on without it"
+                )
             }
+            Self::FormationUnknown { why } => write!(
+                f,
+                "{why}, but the first members may already be a cluster: nothing is thrown away until they say that they \
+                 are not"
+            ),
+            Self::LearnerSync { member, behind, seconds } => write!(
+                f,
+                "waiting for learner {member} to catch up: {behind} entries behind; it is given up in {seconds} s"
+            ),
             Self::MemberReturn { member, seconds } => {
                 write!(f, "member {member} does not answer; it is replaced in {seconds} s unless it comes back")
             }

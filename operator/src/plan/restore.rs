@@ -47,9 +47,7 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
     if record.lineage.seeds.is_empty() {
         // It was being called off, and is wanted again.
         record.lineage = attempt(record.lineage.attempt);
-    } else if formation::why_start_over(pass, &record.lineage, etcd).is_some()
-        || formation::why_incomplete(pass, &record.lineage).is_some()
-    {
+    } else if formation::must_restore_anew(pass, &record.lineage, etcd) {
         record.lineage = attempt(record.lineage.attempt + 1);
     }
     match confirm(pass, &record.lineage, etcd, wanted) {

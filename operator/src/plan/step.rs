@@ -48,6 +48,8 @@ pub enum MemberRemoval {
     Unreachable,
     /// It was added and never started; it stands in the way of every other change.
     NeverStarted,
+    /// It is a learner that answers and did not catch up in time; another one is tried.
+    NeverCaughtUp,
     /// It must be made anew to follow its template, and cannot be restarted without losing its data.
     Outdated,
     /// etcd raised CORRUPT on it.

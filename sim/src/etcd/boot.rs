@@ -80,9 +80,9 @@ impl BootFlags {
         let mut members: Vec<EtcdMember> = self
             .initial_cluster
             .iter()
-            .map(|(_, url)| EtcdMember {
+            .map(|(name, url)| EtcdMember {
                 id: self.member_of(url),
-                name: String::new(),
+                name: name.clone(),
                 peer_urls: vec![url.clone()],
                 client_urls: Vec::new(),
                 learner: false,

@@ -96,6 +96,10 @@ pub(crate) struct World {
     pub(crate) no_room: bool,
     /// Versions whose image cannot be pulled.
     pub(crate) missing_images: BTreeSet<String>,
+    /// Pods of these templates crash at once, again and again.
+    pub(crate) crashing_templates: BTreeSet<String>,
+    /// Size of every member's database.
+    pub(crate) database_bytes: u64,
     /// Learners do not catch up.
     pub(crate) learners_lag: bool,
     /// Databases are not migrated to the version that runs.
@@ -151,6 +155,8 @@ impl World {
             unplaceable: BTreeSet::new(),
             no_room: false,
             missing_images: BTreeSet::new(),
+            crashing_templates: BTreeSet::new(),
+            database_bytes: 1,
             learners_lag: false,
             storage_lags: false,
             operator_cut: false,
@@ -206,6 +212,7 @@ impl World {
             etcd,
             etcd_restoring: self.record.restore.as_ref().map(|restore| self.observe_etcd(&restore.lineage.token)),
             legacy_alive: self.legacy_alive.clone(),
+            not_ready_since: crate::observe::not_ready_since(&self.status),
         }
     }
 
@@ -253,7 +260,7 @@ impl World {
                         raft_index: etcd.index - lag,
                         raft_applied_index: etcd.index - lag,
                         revision: Revision(etcd.revision),
-                        db_size: 1,
+                        db_size: self.database_bytes,
                         learner,
                         errors: Vec::new(),
                     })
@@ -439,8 +446,15 @@ impl World {
                 let name = volume.metadata.name.clone().expect("named");
                 let lineage = volume.metadata.labels.as_ref().and_then(|l| l.get(labels::LABEL_LINEAGE)).cloned();
                 let uid = format!("v{}", self.serial());
-                let seen =
-                    VolumeObserved { name: name.clone(), uid, lineage, ours: true, deleting: false, lost: false };
+                let seen = VolumeObserved {
+                    name: name.clone(),
+                    uid,
+                    lineage,
+                    ours: true,
+                    deleting: false,
+                    lost: false,
+                    created_at: self.now,
+                };
                 assert!(self.volumes.insert(name, GhostVolume { seen, data: None }).is_none(), "volume made twice");
             }
             Step::CreatePod(pod) => self.create_pod(pod),
@@ -540,6 +554,7 @@ impl World {
             image: pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).expect("an image"),
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
+            never_ran: true,
             why_not_running: None,
         };
         let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false };
@@ -593,9 +608,14 @@ impl World {
         pod.seen.ready = false;
         if self.missing_images.contains(&version) {
             pod.seen.why_not_running = Some("etcd: ErrImagePull".into());
+        } else if pod.seen.template_hash.as_ref().is_some_and(|hash| self.crashing_templates.contains(hash)) {
+            pod.seen.never_ran = false;
+            pod.seen.why_not_running = Some("etcd: CrashLoopBackOff: exit code 1".into());
         } else if let Err(why) = self.boot(&mut pod) {
+            pod.seen.never_ran = false;
             pod.seen.why_not_running = Some(why);
         } else {
+            pod.seen.never_ran = false;
             pod.seen.running = true;
             pod.seen.ready = !self.cut.contains(name);
         }
@@ -657,7 +677,9 @@ impl World {
             });
             let mut members: Vec<_> = members.collect();
             members.sort_by_key(|member| member.id);
-            let etcd = GhostEtcd { id, members, index: 10, revision, ..GhostEtcd::default() };
+            // Before the first election the log holds the list of the seeds.
+            let index = members.len() as u64;
+            let etcd = GhostEtcd { id, members, index, revision, ..GhostEtcd::default() };
             self.etcd.insert(token.to_owned(), etcd);
         }
         let members = &self.etcd[token].members;

@@ -1,7 +1,10 @@
 //! Births: members of the first formation, what happens to attempts at it.
 
+use std::collections::BTreeSet;
+
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
+use crate::model::quorum::quorum;
 use crate::plan::tests::world::World;
 
 #[test]
@@ -66,30 +69,108 @@ fn five_members_without_volumes_are_born() {
     );
 }
 
+/// Operator and members cannot speak to one another, none of them answers, or all is well.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Reached {
+    Nobody,
+    NobodyAtAll,
+    Everybody,
+}
+
+/// Whatever was acknowledged is on a quorum of disks. As long as those that are left meet it, they are kept.
 #[test]
-fn an_attempt_whose_seed_lost_its_disk_is_thrown_away_whole() {
-    let mut world = World::new(3, true, "3.6.10");
-    world.pass_of(usize::MAX);
-    let seeds = world.record.lineage.clone().unwrap().seeds;
-    world.cut.extend(seeds.iter().cloned());
-    world.go_on();
-    world.say("the first seed's volume is lost before anybody answers");
-    let volume = world.volumes.get_mut(&seeds[0]).unwrap();
-    volume.seen.lost = true;
+fn rule_an_attempt_is_thrown_away_for_lost_disks_only_when_no_quorum_of_them_is_left() {
+    for (size, volumes) in (1..=5).flat_map(|size| [(size, true), (size, false)]) {
+        for (lost, reached) in (0..=size)
+            .flat_map(|lost| [Reached::Nobody, Reached::NobodyAtAll, Reached::Everybody].map(|reached| (lost, reached)))
+        {
+            let mut world = World::formed_unseen(size, volumes);
+            let seeds = world.seeds();
+            world.operator_cut = reached == Reached::Nobody;
+            if reached == Reached::NobodyAtAll {
+                world.cut.extend(seeds.iter().cloned());
+            }
+            seeds.iter().take(lost).for_each(|seed| world.wipe_under(seed));
+            world.go_on();
+            world.run_passes(2);
+            let hopeless = size - lost < quorum(size);
+            let case = format!("{lost} of {size} lost, volumes {volumes}, reached {reached:?}");
+            assert_eq!(world.attempt(), 1 + u32::from(hopeless), "{case}");
+            (world.operator_cut, world.cut) = (false, BTreeSet::new());
+            world.go_on();
+            world.run();
+            assert_eq!((world.attempt(), world.members().len()), (1 + u32::from(hopeless), size), "{case}");
+            assert!(seeds.iter().take(lost).all(|seed| !world.members().contains(seed)), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_that_lost_its_disk_is_replaced_once_the_others_are_seen_to_have_formed() {
+    let mut world = World::formed_unseen(3, true);
+    world.say("the operator is cut off, and the first seed's directory is emptied");
+    world.operator_cut = true;
+    world.wipe_under(&world.seeds()[0]);
+    world.run_passes(3);
+    world.say("it is back");
+    world.operator_cut = false;
     world.run();
     check(
         &world,
         r"
-         1 create Service c
-           create Service c-client -> none
-           create pod m1 (new)
-           create volume m1
-           create pod m2 (new)
-           create volume m2
-           create pod m3 (new)
-           create volume m3
+        -- the operator is cut off, and the first seed's directory is emptied
+         2 [member m1 lost its disk (its directory was found empty); the others may already be a cluster, and go on without it]
            [waiting for the first quorum: 0 of 3 members answer]
-        -- the first seed's volume is lost before anybody answers
+        -- it is back
+         5 replace Service c-client -> u-1
+           remove member m1 (DataLost)
+         6 delete pod m1 (MemberRemoved)
+         7 delete volume m1 (MemberRemoved)
+         8 add learner m2
+         9 create pod m2 (existing)
+           create volume m2
+           [waiting for member m2 to be healthy: it has not joined yet]
+        10 promote m2
+        11 label voter m2
+    ",
+    );
+}
+
+#[test]
+fn without_volumes_a_seed_whose_pod_is_gone_is_not_started_a_second_time() {
+    let mut world = World::formed_unseen(3, false);
+    world.operator_cut = true;
+    world.kill_pod(&world.seeds()[0]);
+    world.run_passes(2);
+    world.say("the operator is back");
+    world.operator_cut = false;
+    world.run();
+    check(
+        &world,
+        r"
+         2 [member m1 lost its disk (its pod is gone); the others may already be a cluster, and go on without it]
+           [waiting for the first quorum: 0 of 3 members answer]
+        -- the operator is back
+         4 replace Service c-client -> u-1
+           remove member m1 (DataLost)
+         5 add learner m2
+         6 create pod m2 (existing)
+           [waiting for member m2 to be healthy: it has not joined yet]
+         7 promote m2
+         8 label voter m2
+    ",
+    );
+}
+
+#[test]
+fn an_attempt_without_a_quorum_of_disks_is_thrown_away_whole() {
+    let mut world = World::formed_unseen(3, true);
+    world.seeds().iter().take(2).for_each(|seed| world.wipe_under(seed));
+    world.go_on();
+    world.run();
+    check(
+        &world,
+        r"
          2 delete pod m1 (FormationAbandoned)
            delete pod m2 (FormationAbandoned)
            delete pod m3 (FormationAbandoned)
@@ -106,7 +187,63 @@ fn an_attempt_whose_seed_lost_its_disk_is_thrown_away_whole() {
            delete volume m3 (FormationAbandoned)
     ",
     );
-    assert_eq!(world.record.lineage.as_ref().unwrap().attempt, 2);
+    assert_eq!(world.attempt(), 2);
+}
+
+#[test]
+fn an_attempt_that_may_have_formed_unseen_does_not_follow_a_changed_spec() {
+    let mut world = World::formed_unseen(3, true);
+    world.say("the operator is cut off, and the version is changed");
+    world.operator_cut = true;
+    world.want_version("3.6.11");
+    world.run_passes(3);
+    world.say("it is back");
+    world.operator_cut = false;
+    world.run();
+    check(
+        &world,
+        r"
+        -- the operator is cut off, and the version is changed
+         2 [the spec of its pods changed, but the first members may already be a cluster: nothing is thrown away until they say that they are not]
+           [waiting for the first quorum: 0 of 3 members answer]
+        -- it is back
+         5 replace Service c-client -> u-1
+           patch image of m1 to 3.6.11
+         6 patch image of m2 to 3.6.11
+         7 move leader m3 -> m1
+         8 patch image of m3 to 3.6.11
+    ",
+    );
+    assert_eq!(world.attempt(), 1);
+}
+
+#[test]
+fn pods_that_only_crash_follow_a_corrected_spec() {
+    let mut world = World::new(3, true, "3.6.10");
+    world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+    world.run_passes(3);
+    assert!(world.status.reason.contains("CrashLoopBackOff"), "{}", world.status.reason);
+    world.want_other_template();
+    world.run();
+    assert_eq!(world.attempt(), 2);
+}
+
+#[test]
+fn seeds_that_say_that_they_never_had_a_leader_follow_a_changed_spec() {
+    let mut world = World::new(3, true, "3.6.10");
+    let seeds = names_of_the_first_attempt(&world);
+    world.unplaceable.extend(seeds[..2].iter().cloned());
+    world.run_passes(3);
+    assert!(world.pods[&seeds[2]].seen.running, "one runs and answers");
+    world.want_version("3.6.11");
+    world.run();
+    assert_eq!(world.attempt(), 2);
+}
+
+fn names_of_the_first_attempt(world: &World) -> Vec<String> {
+    let mut ahead = world.clone();
+    ahead.run_passes(1);
+    ahead.seeds()
 }
 
 #[test]

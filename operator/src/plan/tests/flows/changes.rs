@@ -2,6 +2,7 @@
 
 use super::{check, is_ready};
 use crate::plan::tests::world::World;
+use crate::plan::{MemberRemoval, Step};
 
 #[test]
 fn scaled_out_by_learners_and_in_with_the_leader_moved_first() {
@@ -91,10 +92,10 @@ fn a_learner_is_not_promoted_while_behind_and_is_given_up_when_it_never_starts()
          2 create pod m1 (existing)
            create volume m1
            [waiting for member m1 to be healthy: it has not joined yet]
-         3 [waiting for learner m1 to catch up: 60 entries behind]
-         4 [waiting for learner m1 to catch up: 70 entries behind]
-         5 [waiting for learner m1 to catch up: 80 entries behind]
-         6 [waiting for learner m1 to catch up: 90 entries behind]
+         3 [waiting for learner m1 to catch up: 53 entries behind; it is given up in 900 s]
+         4 [waiting for learner m1 to catch up: 63 entries behind; it is given up in 900 s]
+         5 [waiting for learner m1 to catch up: 73 entries behind; it is given up in 900 s]
+         6 [waiting for learner m1 to catch up: 83 entries behind; it is given up in 900 s]
         -- it catches up, the next one finds no node
          7 promote m1
          8 label voter m1
@@ -115,6 +116,70 @@ fn a_learner_is_not_promoted_while_behind_and_is_given_up_when_it_never_starts()
            [waiting for member m3 to be healthy: it has not joined yet]
         18 promote m3
         19 label voter m3
+    ",
+    );
+}
+
+#[test]
+fn a_learner_that_never_catches_up_is_given_up_and_the_next_one_has_more_time() {
+    let mut world = World::three();
+    world.want_size(4);
+    world.learners_lag = true;
+    let mut given_up = Vec::new();
+    for minute in 0..150 {
+        world.wait(1);
+        for _ in 0..8 {
+            let planned = world.pass_of(usize::MAX);
+            let gives_up = |step: &Step| matches!(step, Step::RemoveMember { why: MemberRemoval::NeverCaughtUp, .. });
+            if planned.steps.iter().any(gives_up) {
+                given_up.push(minute);
+            }
+        }
+    }
+    let between: Vec<_> = given_up.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(between, [13, 26, 52], "each time in vain doubles the next one's: {given_up:?}");
+    world.learners_lag = false;
+    world.run();
+    assert_eq!(world.members().len(), 4);
+}
+
+#[test]
+fn a_learner_has_the_time_that_a_large_database_takes() {
+    let mut world = World::three();
+    world.want_size(4);
+    world.learners_lag = true;
+    world.database_bytes = 100 << 30;
+    world.run_passes(3);
+    world.wait(60);
+    world.run_passes(3);
+    assert!(world.status.reason.contains("it is given up in"), "{}", world.status.reason);
+    assert_eq!(world.members().len(), 4);
+}
+
+#[test]
+fn a_learner_that_is_given_up_is_told() {
+    let mut world = World::three();
+    world.want_size(4);
+    world.learners_lag = true;
+    world.run_passes(3);
+    world.wait(15);
+    world.run_passes(6);
+    check(
+        &world,
+        r"
+         1 add learner m1
+         2 create pod m1 (existing)
+           create volume m1
+           [waiting for member m1 to be healthy: it has not joined yet]
+         3 [waiting for learner m1 to catch up: 53 entries behind; it is given up in 900 s]
+         4 remove member m1 (NeverCaughtUp)
+         5 delete pod m1 (MemberRemoved)
+         6 delete volume m1 (MemberRemoved)
+         7 add learner m2
+         8 create pod m2 (existing)
+           create volume m2
+           [waiting for member m2 to be healthy: it has not joined yet]
+         9 [waiting for learner m2 to catch up: 113 entries behind; it is given up in 960 s]
     ",
     );
 }

@@ -82,9 +82,7 @@ fn a_restore_whose_seed_lost_its_disk_starts_over_although_the_others_have_a_quo
     world.want_restore("r", 1_000_000);
     world.run_passes(2);
     let attempt = world.record.restore.clone().unwrap().lineage;
-    // Wiped while it ran: the agent finds the directory empty when the container restarts.
-    let seed = world.pods.get_mut(&attempt.seeds[0]).unwrap();
-    (seed.seen.data_lost, seed.seen.running, seed.seen.ready) = (true, false, false);
+    world.wipe_under(&attempt.seeds[0]);
     world.run_passes(2);
     world.want_restore("r", 100);
     world.run();

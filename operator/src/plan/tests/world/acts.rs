@@ -46,10 +46,30 @@ impl World {
         Self::formed(3, false, "3.6.10")
     }
 
+    /// A first attempt whose pods were made in the last pass: members have formed, and nobody has looked since.
+    pub(crate) fn formed_unseen(size: usize, volumes: bool) -> Self {
+        let mut world = Self::new(size, volumes, "3.6.10");
+        world.run_passes(1);
+        world.transcript.clear();
+        world
+    }
+
+    pub(crate) fn seeds(&self) -> Vec<String> {
+        self.record.lineage.as_ref().expect("there is an attempt").seeds.clone()
+    }
+
+    pub(crate) fn attempt(&self) -> u32 {
+        self.record.lineage.as_ref().expect("there is an attempt").attempt
+    }
+
     // Users.
 
     pub(crate) fn want_version(&mut self, version: &str) {
         self.desired.version = version.parse().expect("a version");
+    }
+
+    pub(crate) fn want_size(&mut self, size: usize) {
+        self.desired.size = size;
     }
 
     /// Something that a running pod cannot follow.
@@ -89,6 +109,16 @@ impl World {
     pub(crate) fn lose_volume(&mut self, name: &str) {
         self.volumes.remove(name);
         self.pods.remove(name);
+    }
+
+    /// The directory is emptied under the running container: its agent finds it so at the next start.
+    pub(crate) fn wipe_under(&mut self, name: &str) {
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.data = None;
+        }
+        let pod = self.pods.get_mut(name).expect("it runs");
+        pod.data = None;
+        (pod.seen.data_lost, pod.seen.running, pod.seen.ready) = (true, false, false);
     }
 
     /// The volume comes back empty under a pod that is made anew.
