@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use super::command::{Command, Fetch, Restore, Run};
 use super::directory::{Directory, FileSink};
@@ -16,6 +16,8 @@ use super::restore::{RestoreError, restore};
 use super::run::{RunError, prepare};
 use crate::ports::{Credentials, Stores};
 
+/// A line of the restore tool is repeated up to here.
+const TOOL_WORDS_MAX: usize = 1000;
 /// Name under which the executable is installed.
 const EXECUTABLE: &str = "etcd-operator";
 
@@ -108,15 +110,35 @@ fn read_credentials(path: &str) -> io::Result<Credentials> {
 fn run_restore(command: &Restore) -> Result<String, Failure> {
     let tool = |line: &[String]| {
         let (program, args) = line.split_first().ok_or("no restore tool is given")?;
-        let status = std::process::Command::new(program).args(args).status();
-        let status = status.map_err(|error| format!("cannot start {program}: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) }
+        run_tool(program, args)
     };
     match restore(command, &Disk, tool) {
         Ok(restored) => Ok(format!("data directory {}: {restored:?}", command.data_dir)),
         Err(RestoreError::DataLost(lost)) => Err(Failure::data_lost(lost.to_string())),
         Err(error) => Err(Failure::other(error.to_string())),
     }
+}
+
+/// Runs the restore tool. What it says goes on to our own stderr, and its last line into the error.
+fn run_tool(program: &str, args: &[String]) -> Result<(), String> {
+    let mut tool = std::process::Command::new(program);
+    let started = tool.args(args).stderr(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| format!("cannot start {program}: {error}"))?;
+    let mut last = String::new();
+    if let Some(said) = child.stderr.take() {
+        let mut said = BufReader::new(said);
+        let mut line = Vec::new();
+        while said.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let _ = io::stderr().write_all(&line);
+            let text = String::from_utf8_lossy(&line);
+            if !text.trim().is_empty() {
+                last = text.trim().chars().take(TOOL_WORDS_MAX).collect();
+            }
+            line.clear();
+        }
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for {program}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{program}: {status}: {last}")) }
 }
 
 fn run_etcd(command: &Run) -> Result<String, Failure> {

@@ -37,6 +37,15 @@ pub enum RestoreError {
         /// What is in it.
         names: String,
     },
+    /// The volume is full. What was made of the data directory is gone again, the snapshot is still there.
+    #[error(
+        "the volume is full: the data directory needs as much room again as the snapshot of {size} bytes; \
+             free some, or make the volume larger, and it goes on"
+    )]
+    Full {
+        /// Size of the snapshot.
+        size: u64,
+    },
     /// The restore tool failed.
     #[error("the restore tool failed: {message}")]
     Tool {
@@ -54,7 +63,10 @@ pub enum RestoreError {
     },
 }
 
-/// Restores, unless that was done. `tool` runs a command line and says whether it succeeded.
+/// How the operating system, and through it every restore tool, calls a full volume.
+const NO_SPACE: &str = "no space left on device";
+
+/// Restores, unless that was done. `tool` runs a command line and says whether it succeeded, or else what it said.
 ///
 /// # Errors
 /// See [`RestoreError`]; it is safe to try again.
@@ -77,9 +89,9 @@ pub fn restore(
     if directory.size(&command.seen).map_err(disk("read", &command.seen))?.is_some() {
         return Err(DataLost::Vanished.into());
     }
-    if directory.size(&command.snapshot).map_err(disk("read", &command.snapshot))?.is_none() {
+    let Some(size) = directory.size(&command.snapshot).map_err(disk("read", &command.snapshot))? else {
         return Err(RestoreError::NoSnapshot { path: command.snapshot.clone() });
-    }
+    };
     match directory.list(data_dir).map_err(disk("read", data_dir))? {
         Some(names) if !names.is_empty() => {
             return Err(RestoreError::Occupied { path: data_dir.clone(), names: names.join(", ") });
@@ -88,17 +100,48 @@ pub fn restore(
         None => {}
     }
     directory.remove(&restoring).map_err(disk("remove", &restoring))?;
-    let mut line = command.tool.clone();
-    line.push(format!("--data-dir={restoring}"));
-    tool(&line).map_err(|message| RestoreError::Tool { message })?;
-    if !has_log(directory, &restoring).map_err(disk("read", &restoring))? {
-        return Err(RestoreError::Tool { message: format!("it succeeded and left no log in {restoring}") });
+    let made = make(command, directory, &restoring, tool);
+    if let Err(error) = made {
+        // The room is given back at once: what else is on the volume may need it. The first error tells more than one of
+        // the cleaning up.
+        let _ = directory.remove(&restoring);
+        return Err(full_or(error, size));
     }
-    directory.sync(&restoring).map_err(disk("sync", &restoring))?;
     directory.rename(&restoring, data_dir).map_err(disk("rename", &restoring))?;
     // The directory is complete; the snapshot only takes room now.
     directory.remove(&command.snapshot).map_err(disk("remove", &command.snapshot))?;
     Ok(Restored::Complete)
+}
+
+/// Runs the tool into `restoring`, and makes sure of what it did.
+fn make(
+    command: &Restore,
+    directory: &dyn Directory,
+    restoring: &str,
+    tool: impl FnOnce(&[String]) -> Result<(), String>,
+) -> Result<(), RestoreError> {
+    let disk = |action: &str| {
+        let action = format!("{action} {restoring}");
+        move |source| RestoreError::Disk { action, source }
+    };
+    let mut line = command.tool.clone();
+    line.push(format!("--data-dir={restoring}"));
+    tool(&line).map_err(|message| RestoreError::Tool { message })?;
+    if !has_log(directory, restoring).map_err(disk("read"))? {
+        return Err(RestoreError::Tool { message: format!("it succeeded and left no log in {restoring}") });
+    }
+    directory.sync(restoring).map_err(disk("sync"))
+}
+
+/// A full volume has its own words, whoever found out.
+fn full_or(error: RestoreError, size: u64) -> RestoreError {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    let is_full = match &error {
+        RestoreError::Tool { message } => message.to_ascii_lowercase().contains(NO_SPACE),
+        RestoreError::Disk { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+        _ => false,
+    };
+    if is_full { RestoreError::Full { size } } else { error }
 }
 
 #[cfg(test)]
@@ -173,6 +216,21 @@ mod tests {
         let error = restore(&command(), &memory, |_| Ok(())).unwrap_err();
         assert!(matches!(error, RestoreError::Tool { .. }), "{error}");
         assert_eq!(memory.paths(), ["/v/restore/s.db"]);
+    }
+
+    #[test]
+    fn a_full_volume_is_said_in_plain_words_and_the_restore_goes_on_when_there_is_room() {
+        let memory = Memory::with(&["/v/restore/s.db", "/v/other/data/member/wal/0.wal"]);
+        let full_tool = |line: &[String]| {
+            good_tool(&memory)(line)?;
+            Err("Error: write /v/data.restoring/member/snap/db: no space left on device".to_owned())
+        };
+        for _ in 0..2 {
+            let error = restore(&command(), &memory, full_tool).unwrap_err();
+            assert!(error.to_string().starts_with("the volume is full: the data directory needs"), "{error}");
+            assert_eq!(memory.paths(), ["/v/other/data/member/wal/0.wal", "/v/restore/s.db"], "nothing else changed");
+        }
+        assert_eq!(restore(&command(), &memory, good_tool(&memory)).unwrap(), Restored::Complete);
     }
 
     #[test]
