@@ -54,8 +54,8 @@ pub async fn reconcile(
             write(ports, key, &restore, status::waiting(&previous, &desired, &waiting, now)).await?;
             Ok(Next::after(LOOK_AGAIN))
         }
-        Plan::Follow(progress) => {
-            write(ports, key, &restore, status::following(&previous, &desired, progress, now)).await?;
+        Plan::Follow(progress, cluster_says) => {
+            write(ports, key, &restore, status::following(&previous, &desired, progress, &cluster_says, now)).await?;
             Ok(Next::after(FOLLOW))
         }
         Plan::Succeed => {

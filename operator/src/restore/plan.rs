@@ -28,8 +28,8 @@ pub enum Plan {
     Wait(Waiting),
     /// Read and check the snapshot.
     Verify,
-    /// The snapshot is good: this is how far the EtcdCluster is.
-    Follow(Progress),
+    /// The snapshot is good: this is how far the EtcdCluster is, and what it says of itself meanwhile.
+    Follow(Progress, String),
     /// The EtcdCluster serves the data of the snapshot.
     Succeed,
 }
@@ -52,6 +52,13 @@ pub enum Waiting {
     Cluster {
         /// Its name.
         name: String,
+        /// The snapshot is good already, so that it is restored as soon as there is an EtcdCluster of this name.
+        verified: bool,
+    },
+    /// The EtcdCluster is being deleted.
+    ClusterGoes {
+        /// Its name.
+        name: String,
     },
     /// The EtcdCluster could not be read.
     Unreadable {
@@ -70,8 +77,18 @@ pub enum Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cluster { name } => {
+            Self::Cluster { name, verified: false } => {
                 write!(f, "waiting for EtcdCluster `{name}` (`spec.etcdCluster.name`), which does not exist")
+            }
+            Self::Cluster { name, verified: true } => {
+                write!(
+                    f,
+                    "the snapshot is good; waiting for EtcdCluster `{name}` (`spec.etcdCluster.name`), which does "
+                )?;
+                f.write_str("not exist; it is restored from the beginning when it is created again")
+            }
+            Self::ClusterGoes { name } => {
+                write!(f, "EtcdCluster `{name}` is being deleted; it is restored if it is created again")
             }
             Self::Unreadable { why } => write!(f, "the EtcdCluster cannot be read: {why}"),
             Self::Secret(missing) => missing.fmt(f),
@@ -114,16 +131,21 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
     if let Some(lock) = legacy {
         return Plan::Wait(Waiting::LegacyOperator { lock: lock.to_owned() });
     }
+    let name = desired.key.name.clone();
+    let verified = is_verified(desired, status);
     let cluster = match &observed.cluster {
-        Ok(Some(cluster)) => cluster.status.clone().unwrap_or_default(),
-        Ok(None) => return Plan::Wait(Waiting::Cluster { name: desired.key.name.clone() }),
+        Ok(Some(cluster)) => cluster,
+        Ok(None) => return Plan::Wait(Waiting::Cluster { name, verified }),
         Err(why) => return Plan::Wait(Waiting::Unreadable { why: why.clone() }),
     };
+    let goes = cluster.metadata.deletion_timestamp.is_some();
+    let cluster = cluster.status.clone().unwrap_or_default();
     // What the EtcdCluster has begun or ended by this EtcdRestore's uid counts, whatever became of our own status.
     match progress(desired, &cluster) {
         None => return Plan::Succeed,
-        Some(progress @ Progress::Phase(_)) => return Plan::Follow(progress),
-        Some(progress) if is_verified(desired, status) => return Plan::Follow(progress),
+        Some(_) if goes => return Plan::Wait(Waiting::ClusterGoes { name }),
+        Some(progress @ Progress::Phase(_)) => return Plan::Follow(progress, cluster.reason),
+        Some(progress) if verified => return Plan::Follow(progress, cluster.reason),
         Some(_) => {}
     }
     match &observed.credentials {

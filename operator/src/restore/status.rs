@@ -81,13 +81,18 @@ pub fn waiting(
 ) -> EtcdRestoreStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
     let why = match waiting {
-        Waiting::Cluster { .. } => Succeeded::ClusterMissing,
+        Waiting::Cluster { .. } | Waiting::ClusterGoes { .. } => Succeeded::ClusterMissing,
         Waiting::Secret(Missing::Keys { .. }) => Succeeded::SecretInvalid,
         Waiting::Secret(_) => Succeeded::SecretMissing,
         Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => Succeeded::NotYet,
     };
     let message = waiting.to_string();
-    draft.open(RestoreRunPhase::Pending, Ready::Waiting, Reconciling::Waiting, why, &message);
+    // So that an EtcdCluster that is created again is born from the snapshot, and not empty first.
+    let phase = match waiting {
+        Waiting::Cluster { verified: true, .. } => RestoreRunPhase::Verified,
+        _ => RestoreRunPhase::Pending,
+    };
+    draft.open(phase, Ready::Waiting, Reconciling::Waiting, why, &message);
     if matches!(waiting, Waiting::LegacyOperator { .. }) {
         draft.set(RestoreCondition::Stalled(Stalled::LegacyOperatorAlive), ConditionStatus::True, &message);
     }
@@ -155,11 +160,12 @@ pub fn verified(
     draft.status
 }
 
-/// The EtcdCluster is this far.
+/// The EtcdCluster is this far, and says this of itself: what a restore waits for is nearly always what its members do.
 pub fn following(
     previous: &EtcdRestoreStatus,
     desired: &Desired,
     progress: Progress,
+    cluster_says: &str,
     now: Timestamp,
 ) -> EtcdRestoreStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
@@ -190,7 +196,11 @@ pub fn following(
             "the restored members serve; what is left of the old ones is being removed",
         ),
     };
-    draft.open(phase, Ready::InProgress, reconciling, Succeeded::NotYet, message);
+    let message = match cluster_says {
+        "" => message.to_owned(),
+        says => format!("{message}; the EtcdCluster: {says}"),
+    };
+    draft.open(phase, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
     draft.status
 }
 

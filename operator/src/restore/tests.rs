@@ -171,3 +171,45 @@ fn another_key_in_the_spec_is_another_look() {
     assert_eq!(status.snapshot.map(|snapshot| snapshot.revision), Some(7));
     assert_eq!(status.completed_time, None);
 }
+
+#[test]
+fn a_cluster_that_is_deleted_meanwhile_is_waited_for_and_restored_from_the_beginning() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.pass();
+    let under_way = json!({"reason": "waiting for c-a: the volume is full", "lineage": lineage(None), "restore":
+        {"name": "c", "uid": "r1", "phase": "Starting", "lineage": lineage(Some("r1"))}});
+    bench.cluster_says(under_way);
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Restoring));
+    assert!(bench.status().reason.ends_with("the EtcdCluster: waiting for c-a: the volume is full"));
+
+    bench.world.kubernetes.edit(Kind::EtcdCluster, &bench.key, |json| {
+        json["metadata"]["deletionTimestamp"] = json!("2026-11-30T02:03:04Z");
+    });
+    assert_eq!(bench.pass(), Next::after(LOOK_AGAIN));
+    assert_eq!(bench.status().reason, "EtcdCluster `c` is being deleted; it is restored if it is created again");
+
+    bench.world.kubernetes.remove(Kind::EtcdCluster, &bench.key);
+    assert_eq!(bench.pass(), Next::after(LOOK_AGAIN));
+    assert_eq!(
+        bench.status().reason,
+        "the snapshot is good; waiting for EtcdCluster `c` (`spec.etcdCluster.name`), which does not exist; \
+         it is restored from the beginning when it is created again"
+    );
+    assert_eq!((bench.why().as_str(), bench.status().phase), ("ClusterMissing", Some(RestoreRunPhase::Verified)));
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    bench.pass();
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "said once");
+
+    bench.world.kubernetes.insert(
+        Kind::EtcdCluster,
+        "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdCluster, \
+         metadata: {name: c, namespace: ns, uid: c2}, spec: {size: 3}}",
+    );
+    assert_eq!(bench.pass(), Next::after(FOLLOW));
+    assert_eq!(bench.status().reason, "the snapshot is good; waiting for the EtcdCluster to begin");
+    bench.cluster_says(json!({"lineage": lineage(Some("r1"))}));
+    bench.pass();
+    assert!(bench.status().succeeded);
+}
