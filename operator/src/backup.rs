@@ -22,6 +22,7 @@ pub mod names;
 pub mod retention;
 pub mod snapshot;
 pub mod source;
+pub mod standing;
 pub mod transfer;
 pub mod verify;
 
@@ -33,10 +34,11 @@ use std::sync::Arc;
 
 use crate::api::backup::LEGACY_FINALIZER;
 use crate::api::{BackupPhase, EtcdBackup, EtcdBackupStatus};
-use crate::ports::{Kind, KubernetesError, ObjectKey, Ports, Typed};
+use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Typed};
 use observe::{Observed, observe};
 use plan::{LOOK_AGAIN, LOOK_BACK, Plan, plan};
 use schedule::Schedule;
+use standing::{Standing, Stop};
 use validate::{Desired, validate};
 
 /// How often the result of a run is written before it is left to the next pass, which would take the backup again.
@@ -47,17 +49,19 @@ const RESULT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 const REMOVE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// What a pass needs to know of the process that it runs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BackupContext {
     /// Size of the parts of an upload; smaller in tests and in the simulator.
     pub part_bytes: usize,
     /// Lock of the archived backup (restore) operator that is fresh: it may still act on the same resources.
     pub legacy_alive: Option<String>,
+    /// The lease that a long transfer must still have; none where nobody else acts.
+    pub fence: Option<Arc<Fence>>,
 }
 
 impl Default for BackupContext {
     fn default() -> Self {
-        Self { part_bytes: transfer::PART_BYTES, legacy_alive: None }
+        Self { part_bytes: transfer::PART_BYTES, legacy_alive: None, fence: None }
     }
 }
 
@@ -97,6 +101,12 @@ pub enum BackupError {
     /// Somebody else (an operator that took over) has begun another run: what this one came to does not count.
     #[error("{key}: another run has begun meanwhile")]
     Overtaken {
+        /// Which object.
+        key: ObjectKey,
+    },
+    /// The lease was lost while a backup ran: it was called off, and whoever has the lease now takes it again.
+    #[error("{key}: the lease was lost; the backup that ran was called off")]
+    LeaseLost {
         /// Which object.
         key: ObjectKey,
     },
@@ -193,7 +203,11 @@ impl Pass<'_> {
         let status = status::running(previous, self.desired, interrupted, self.now);
         let began = status.last_run_time.as_ref().map_or(self.now, |time| time.0);
         let running = write(self.ports, self.key, backup, status).await?;
-        let report = apply::run(self.ports, self.desired, self.observed, self.context, began).await;
+        let standing = Standing::new(self.ports, self.context.fence.as_ref(), self.desired, &running);
+        let report = apply::run(self.ports, self.desired, self.observed, self.context, began, &standing).await;
+        if let Some(stop) = report.outcome.as_ref().err().and_then(apply::RunError::stopped) {
+            return self.called_off(&running, previous, stop).await;
+        }
         let now = self.ports.clock.now();
         let failed = &report.failed_endpoints;
         let written = match &report.outcome {
@@ -211,6 +225,34 @@ impl Pass<'_> {
             return self.retain(written).await;
         }
         Ok(self.next(&written, now))
+    }
+
+    /// A run was called off, and left nothing in the store. It is as if it had not begun: what is wanted now is due when
+    /// it would have been.
+    async fn called_off(
+        &self,
+        running: &EtcdBackup,
+        previous: &EtcdBackupStatus,
+        stop: Stop,
+    ) -> Result<Next, BackupError> {
+        tracing::info!(backup = %self.key, %stop, "backup called off");
+        let next = match stop {
+            Stop::LeaseLost => return Err(BackupError::LeaseLost { key: self.key.clone() }),
+            Stop::Deleted => return Ok(Next::ON_CHANGE),
+            Stop::Deleting => Next::ON_CHANGE,
+            Stop::Changed => Next::after(SignedDuration::ZERO),
+        };
+        let current = self.ports.kubernetes.get_typed::<EtcdBackup>(self.key).await;
+        let current = current.map_err(|source| BackupError::Write { key: self.key.clone(), source })?;
+        let is_ours =
+            |now: &Arc<EtcdBackup>| now.metadata.uid == running.metadata.uid && run_of(now) == run_of(running);
+        if let Some(current) = current.filter(is_ours) {
+            let now = self.ports.clock.now();
+            let status = current.status.clone().unwrap_or_default();
+            let undone = status::called_off(&status, self.desired, previous, stop, now);
+            write(self.ports, self.key, &current, undone).await?;
+        }
+        Ok(next)
     }
 
     /// When the next run is due, by the status that was just written.
@@ -276,7 +318,7 @@ impl Pass<'_> {
             let marked = status::superseded(&previous, self.desired, &marks, now);
             backup = write(self.ports, self.key, &backup, marked).await?;
         }
-        let (mut gone, failures) = apply::remove(&bucket, &chosen.remove).await;
+        let (mut gone, failures) = apply::remove(&bucket, &chosen.remove, self.context.fence.as_deref()).await;
         gone.extend(chosen.vanished);
         let failures: Vec<_> = failures.iter().map(ToString::to_string).collect();
         self.retained(&backup, &gone, &failures).await

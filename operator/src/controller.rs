@@ -33,6 +33,8 @@ pub const BACKUP_PASSES_MAX: usize = 4;
 pub const RESTORE_PASSES_MAX: usize = 4;
 /// How long passes in flight may take to end after the process was asked to stop.
 pub const DRAIN_DEADLINE: SignedDuration = SignedDuration::from_secs(20);
+/// The last part of it is for calling off what takes longer, so that an upload leaves no parts behind.
+const CALL_OFF_TIME: SignedDuration = SignedDuration::from_secs(6);
 /// How soon a change of leadership is noticed.
 const FOLLOWER_PERIOD: SignedDuration = SignedDuration::from_millis(500);
 
@@ -165,9 +167,10 @@ impl Process {
             part_bytes: self.options.part_bytes,
             legacy_alive: self.fences[&target.controller].legacy_lock(),
         };
+        let fence = self.fences[&target.controller].clone();
         async move {
             let started = context.ports.clock.monotonic();
-            let end = run_pass(&context, &target).await;
+            let end = run_pass(&context, &target, fence).await;
             Happening::Finished(target, context.ports.clock.monotonic() - started, end)
         }
         .boxed()
@@ -314,9 +317,19 @@ impl Process {
         }
     }
 
-    /// Lets passes in flight end, then gives the leases back.
+    /// Lets passes in flight end, calls off those that take longer, then gives the leases back.
     async fn drain(mut self) {
-        let deadline = self.ports.clock.monotonic() + DRAIN_DEADLINE;
+        self.let_passes_end(DRAIN_DEADLINE - CALL_OFF_TIME).await;
+        self.fences.values().for_each(|fence| fence.close());
+        self.let_passes_end(CALL_OFF_TIME).await;
+        self.running.clear();
+        for (&controller, fence) in &self.fences {
+            leadership::release(&self.ports, &self.options.candidate, controller, fence).await;
+        }
+    }
+
+    async fn let_passes_end(&mut self, within: SignedDuration) {
+        let deadline = self.ports.clock.monotonic() + within;
         while self.in_flight.values().any(|&count| count > 0) {
             let left = deadline - self.ports.clock.monotonic();
             let clock = self.ports.clock.clone();
@@ -328,10 +341,6 @@ impl Process {
             if let Some(Happening::Finished(target, took, end)) = ended {
                 self.finish(&target, took, end);
             }
-        }
-        self.running.clear();
-        for (&controller, fence) in &self.fences {
-            leadership::release(&self.ports, &self.options.candidate, controller, fence).await;
         }
     }
 }
@@ -355,12 +364,15 @@ fn is_own_status_write(change: &Change) -> bool {
         && before.finalizers == now.finalizers
 }
 
-async fn run_pass(context: &Context, target: &Target) -> PassEnd {
+async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> PassEnd {
     let key = &target.key;
     let kubernetes = &context.ports.kubernetes;
     let read = |error: KubernetesError| (FailureReason::KubernetesRead, error.to_string());
-    let backup_context =
-        || BackupContext { legacy_alive: context.legacy_alive.clone(), part_bytes: context.part_bytes };
+    let backup_context = || BackupContext {
+        legacy_alive: context.legacy_alive.clone(),
+        part_bytes: context.part_bytes,
+        fence: Some(fence.clone()),
+    };
     match target.controller {
         Controller::Cluster => {
             reconcile::reconcile(context, key).await.map_err(|error| (error.reason(), chain(&error)))
@@ -382,6 +394,7 @@ const fn backup_failure(error: &BackupError) -> FailureReason {
     match error {
         BackupError::Write { source, .. } => reconcile::write_failure(source),
         BackupError::Overtaken { .. } => FailureReason::Conflict,
+        BackupError::LeaseLost { .. } => FailureReason::LeaseLost,
     }
 }
 

@@ -108,6 +108,13 @@ fn acts(stream: &mut Stream, version: &str) -> Vec<Vec<Act>> {
             acts.push(std::iter::once(wait).chain(lost).chain([restore]).collect());
         }
     }
+    if stream.chance(250) {
+        // Deleted while it runs, more often than not.
+        let target = Target { kind: "EtcdBackup".into(), name: "withdrawn".into() };
+        let policy = json!({"backupIntervalInSecond": 60});
+        let wait = Act::Sleep { seconds: stream.between(1, 4) };
+        acts.push(vec![backup("withdrawn", &policy), wait, Act::Step(Step::Delete { target })]);
+    }
     acts
 }
 

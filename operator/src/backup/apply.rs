@@ -11,13 +11,14 @@ use super::observe::Observed;
 use super::retention::{Candidate, candidates, surplus};
 use super::schedule::Schedule;
 use super::source::{self, Source, SourceError};
+use super::standing::{Standing, Stop};
 use super::transfer::{self, Limits, TransferError};
 use super::validate::Desired;
 use super::verify::{self, VerifyError};
 use crate::api::conditions::reason::BackupSucceededReason as Reason;
 use crate::api::{BackupRecord, FailedEndpoint};
 use crate::ports::clock::deadline;
-use crate::ports::{Credentials, Ports, StoreError};
+use crate::ports::{Credentials, Fence, Ports, StoreError};
 use jiff::SignedDuration;
 
 /// A snapshot is no larger than the database plus what may be written to it while the snapshot is asked for; what is
@@ -56,9 +57,20 @@ pub enum RunError {
     /// The store does not hold what was sent.
     #[error("not confirmed by the store: {0}")]
     NotConfirmed(#[from] VerifyError),
+    /// The run was called off.
+    #[error(transparent)]
+    Stopped(#[from] Stop),
 }
 
 impl RunError {
+    /// Why the run was called off, if it was.
+    pub fn stopped(&self) -> Option<Stop> {
+        match self {
+            Self::Stopped(stop) | Self::Transfer(TransferError::Stopped(stop)) => Some(*stop),
+            _ => None,
+        }
+    }
+
     /// For the condition.
     pub fn reason(&self) -> Reason {
         match self {
@@ -71,6 +83,7 @@ impl RunError {
             Self::Transfer(TransferError::Store(failure)) => store_reason(failure),
             Self::Lost { doubt, verify: VerifyError::Missing { .. } } => store_reason(doubt),
             Self::Lost { .. } | Self::NotConfirmed(_) => Reason::NotConfirmed,
+            Self::Stopped(_) | Self::Transfer(TransferError::Stopped(_)) => Reason::Interrupted,
         }
     }
 }
@@ -104,24 +117,28 @@ pub async fn open(ports: &Ports, desired: &Desired, credentials: &Credentials) -
     Ok(Bucket::new(store, ports.clock.clone(), &location.bucket, desired.stall, credentials))
 }
 
-/// Takes one backup; `began` names it.
+/// Takes one backup, for as long as it may; `began` names it.
 pub async fn run(
     ports: &Ports,
     desired: &Desired,
     observed: &Observed,
     context: &BackupContext,
     began: Timestamp,
+    standing: &Standing<'_>,
 ) -> Report {
-    let (sources, mut failed_endpoints) = match &observed.tls {
-        Ok(tls) => source::ask(ports, &desired.endpoints, tls.as_ref()).await,
-        Err(_) => return Report { outcome: Err(no_endpoint(desired)), failed_endpoints: Vec::new() },
-    };
+    let nothing = |error| Report { outcome: Err(error), failed_endpoints: Vec::new() };
+    let Ok(tls) = &observed.tls else { return nothing(no_endpoint(desired)) };
+    let (sources, mut failed_endpoints) =
+        match standing.hold(source::ask(ports, &desired.endpoints, tls.as_ref())).await {
+            Ok(asked) => asked,
+            Err(stop) => return nothing(stop.into()),
+        };
     let outcome = async {
         let credentials = observed.credentials.clone().map_err(|_| no_endpoint(desired))?;
         let bucket = open(ports, desired, &credentials).await?;
         let mut last = no_endpoint(desired);
         for source in sources? {
-            match copy(ports, desired, &bucket, &source, context, began).await {
+            match copy(ports, desired, &bucket, &source, (context.part_bytes, began), standing).await {
                 // Another member may do better; whatever the store said, it would say again.
                 Err(RunError::Transfer(
                     error @ (TransferError::Source(_) | TransferError::Integrity(_) | TransferError::TooLarge { .. }),
@@ -149,8 +166,8 @@ async fn copy(
     desired: &Desired,
     bucket: &Bucket,
     source: &Source,
-    context: &BackupContext,
-    began: Timestamp,
+    (part_bytes, began): (usize, Timestamp),
+    standing: &Standing<'_>,
 ) -> Result<(BackupRecord, String), RunError> {
     let path = &desired.location.key;
     let (key, mode) = match desired.schedule {
@@ -158,14 +175,18 @@ async fn copy(
         Schedule::Every(_) => (periodic_key(path, source.status.revision, began), WriteMode::Create),
     };
     let chunks = deadline(ports.clock.as_ref(), desired.stall, ports.etcd.snapshot(&source.access));
-    let chunks = chunks.await.map_err(|_| TransferError::Stalled { after: desired.stall, size: 0 })?;
+    let chunks = standing.hold(chunks).await?.map_err(|_| TransferError::Stalled { after: desired.stall, size: 0 })?;
     let chunks = chunks.map_err(TransferError::Source)?;
     let size_max = source.status.db_size.saturating_mul(GROWTH_FACTOR).saturating_add(GROWTH_MIN);
-    let limits = Limits { part_bytes: context.part_bytes, size_max };
-    let sent = transfer::send(bucket, &key, &mode, chunks, limits).await?;
-    let revision = match verify::confirm(bucket, &key, &sent.checked).await {
-        Ok(revision) => revision,
-        Err(verify) => return Err(not_confirmed(bucket, &key, &mode, sent, verify).await),
+    let limits = Limits { part_bytes, size_max };
+    let sent = transfer::send(bucket, &key, &mode, chunks, limits, standing).await?;
+    let revision = match standing.hold(verify::confirm(bucket, &key, &sent.checked)).await {
+        Ok(Ok(revision)) => revision,
+        Ok(Err(verify)) => return Err(not_confirmed(bucket, &key, &mode, sent, verify).await),
+        Err(stop) => {
+            clean_up(bucket, &key, &mode, sent, stop).await;
+            return Err(stop.into());
+        }
     };
     let record = BackupRecord {
         key: key.clone(),
@@ -206,6 +227,16 @@ async fn not_confirmed(
     match doubt {
         Some(doubt) => RunError::Lost { doubt, verify },
         None => RunError::NotConfirmed(verify),
+    }
+}
+
+/// Cleans up after a run that was called off while the store was asked to confirm it, with the care of [`not_confirmed`].
+/// Without the lease, nothing but the parts of the upload, which nobody else knows of, is touched.
+async fn clean_up(bucket: &Bucket, key: &str, mode: &WriteMode, sent: transfer::Sent, stop: Stop) {
+    if sent.doubt.is_some() {
+        sent.call_off(bucket).await;
+    } else if *mode == WriteMode::Create && stop != Stop::LeaseLost {
+        let _ = bucket.delete(key).await;
     }
 }
 
@@ -312,10 +343,14 @@ async fn own(
     Ok(own)
 }
 
-/// Removes backups with their manifests. Each for itself: what is gone, and what could not be done.
-pub async fn remove(bucket: &Bucket, keys: &[String]) -> (Vec<String>, Vec<StoreFailure>) {
+/// Removes backups with their manifests. Each for itself: what is gone, and what could not be done. Ends where the lease
+/// does.
+pub async fn remove(bucket: &Bucket, keys: &[String], fence: Option<&Fence>) -> (Vec<String>, Vec<StoreFailure>) {
     let (mut gone, mut failures) = (Vec::new(), Vec::new());
     for key in keys {
+        if fence.is_some_and(|fence| !fence.is_open(bucket.clock().monotonic())) {
+            break;
+        }
         let removed = async {
             bucket.delete(key).await?;
             bucket.delete(&manifest_key(key)).await

@@ -8,6 +8,7 @@ use super::apply::RunError;
 use super::observe::Missing;
 use super::plan::Waiting;
 use super::schedule::{Schedule, due};
+use super::standing::Stop;
 use super::validate::{Desired, Invalid, sentence};
 use crate::api::backup::RECORDS_MAX;
 use crate::api::conditions::reason::{
@@ -133,6 +134,20 @@ pub fn running(previous: &EtcdBackupStatus, desired: &Desired, interrupted: bool
     draft.status.next_run_time = None;
     draft.summary(BackupPhase::Running, (Ready::Running, false), Reconciling::Running, "a backup is being taken");
     draft.not_yet();
+    draft.status
+}
+
+/// The run was called off and left nothing: what `previous`, the status before it began, says of runs holds again.
+pub fn called_off(
+    running: &EtcdBackupStatus,
+    desired: &Desired,
+    previous: &EtcdBackupStatus,
+    stop: Stop,
+    now: Timestamp,
+) -> EtcdBackupStatus {
+    let mut draft = Draft::new(running, desired.generation, now);
+    draft.status.last_run_time.clone_from(&previous.last_run_time);
+    draft.summary(BackupPhase::Pending, (Ready::Waiting, false), Reconciling::Waiting, &stop.to_string());
     draft.status
 }
 

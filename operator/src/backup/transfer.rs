@@ -3,8 +3,10 @@
 //! At most [`PARTS_IN_FLIGHT`] parts of [`PART_BYTES`] are on their way while the next one fills: 24 MiB, whatever the
 //! size of the database. What is small enough for one part goes as one request, which can carry the precondition that
 //! nothing is overwritten; several parts become visible at once, when the upload is completed, and only after the
-//! snapshot's own hash was right. Everything here may be dropped at any await: then nothing is visible in the store
-//! (parts of an upload that was never completed stay there until the bucket's lifecycle rule takes them away).
+//! snapshot's own hash was right. An upload that fails or is called off is aborted. Everything here may be dropped at any
+//! await all the same: then nothing is visible in the store, and the parts of an upload that was never completed stay
+//! there until the bucket's lifecycle rule takes them away (docs/buckets.md): `object_store` cannot list uploads, and a
+//! killed process cannot abort its own.
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -14,6 +16,7 @@ use jiff::SignedDuration;
 use object_store::{MultipartUpload, UploadPart};
 
 use super::bucket::{Bucket, StoreFailure, Trouble, WriteMode};
+use super::standing::{Standing, Stop};
 use super::verify::{Checked, Integrity, IntegrityError};
 use crate::ports::EtcdError;
 use crate::ports::clock::deadline;
@@ -51,6 +54,9 @@ pub enum TransferError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreFailure),
+    /// The run was called off.
+    #[error(transparent)]
+    Stopped(#[from] Stop),
 }
 
 /// A snapshot that was sent. What the store made of it is for `verify` to find out.
@@ -88,7 +94,7 @@ pub struct Limits {
 
 type Chunks = BoxStream<'static, Result<Bytes, EtcdError>>;
 
-/// Sends a snapshot to the store.
+/// Sends a snapshot to the store, for as long as the run may go on.
 ///
 /// # Errors
 /// When it certainly is not there as a whole under its name. An answer that got lost is no error: see [`Sent::doubt`].
@@ -98,21 +104,30 @@ pub async fn send(
     mode: &WriteMode,
     chunks: Chunks,
     limits: Limits,
+    standing: &Standing<'_>,
 ) -> Result<Sent, TransferError> {
     let mut source = Source { chunks, integrity: Integrity::default(), rest: Bytes::new(), limits };
     let mut part = BytesMut::new();
-    if source.fill(bucket, &mut part, &mut FuturesUnordered::new(), key).await? {
+    if standing.hold(source.fill(bucket, &mut part, &mut FuturesUnordered::new(), key)).await?? {
         let checked = source.integrity.finish()?;
+        standing.check().await?;
         let doubt = in_doubt(bucket.put(key, part.freeze(), mode).await)?;
         return Ok(Sent { checked, doubt, upload: None });
     }
     bucket.refuse_if_present(key, mode).await?;
+    standing.check().await?;
+    // Not dropped while it begins: nobody would know the upload that is to be called off.
     let mut upload = bucket.multipart(key).await?;
-    match send_parts(bucket, key, mode, &mut source, part, &mut upload).await {
-        Ok(doubt) => {
-            let checked = source.integrity.finish()?;
-            Ok(Sent { checked, doubt, upload: Some(upload) })
-        }
+    let sent = async {
+        standing.hold(send_parts(bucket, key, &mut source, part, &mut upload)).await??;
+        let checked = source.integrity.finish()?;
+        // A multipart upload carries no precondition: these looks, moments before it becomes visible, stand in for it.
+        bucket.refuse_if_present(key, mode).await?;
+        standing.check().await?;
+        Ok((checked, in_doubt(bucket.bounded("completing", key, upload.complete()).await)?))
+    };
+    match sent.await {
+        Ok((checked, doubt)) => Ok(Sent { checked, doubt, upload: Some(upload) }),
         Err(error) => {
             call_off(bucket, &mut upload).await;
             Err(error)
@@ -120,15 +135,14 @@ pub async fn send(
     }
 }
 
-/// The first part is there; sends it and all others, and completes the upload once the hash was right.
+/// The first part is there; sends it and all others.
 async fn send_parts(
     bucket: &Bucket,
     key: &str,
-    mode: &WriteMode,
     source: &mut Source,
     mut part: BytesMut,
     upload: &mut Box<dyn MultipartUpload>,
-) -> Result<Option<StoreFailure>, TransferError> {
+) -> Result<(), TransferError> {
     let mut in_flight = FuturesUnordered::new();
     loop {
         in_flight.push(upload.put_part(part.split().freeze().into()));
@@ -145,10 +159,7 @@ async fn send_parts(
     while !in_flight.is_empty() {
         arrive(bucket, key, &mut in_flight).await?;
     }
-    source.integrity.clone().finish()?;
-    // A multipart upload carries no precondition: this look, moments before it becomes visible, stands in for it.
-    bucket.refuse_if_present(key, mode).await?;
-    Ok(in_doubt(bucket.bounded("completing", key, upload.complete()).await)?)
+    Ok(())
 }
 
 /// Waits for one part.

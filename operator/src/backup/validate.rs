@@ -42,6 +42,18 @@ pub struct Desired {
     pub stall: SignedDuration,
 }
 
+impl Desired {
+    /// Whether a run that was begun for `other` is what is wanted here, too: when and how many to keep do not matter to it.
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        let is_once = |desired: &Self| desired.schedule == Schedule::Once;
+        self.endpoints == other.endpoints
+            && self.tls_secret == other.tls_secret
+            && self.location == other.location
+            && self.stall == other.stall
+            && is_once(self) == is_once(other)
+    }
+}
+
 /// A field that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {

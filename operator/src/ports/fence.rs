@@ -19,15 +19,16 @@ use crate::model::{MemberId, MemberStatus, Membership, Revision};
 /// An effect is sent only while the lease is ours for at least this long: about what an answered call takes.
 pub const MARGIN: SignedDuration = SignedDuration::from_secs(3);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// By `Clock::monotonic`.
     valid_until: Option<SignedDuration>,
+    closed: bool,
     legacy_lock: Option<String>,
 }
 
 /// Whether this process may act, for one controller. Shared between the elector and the fenced ports.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Fence {
     state: Mutex<State>,
 }
@@ -48,9 +49,15 @@ impl Fence {
         self.state().valid_until = None;
     }
 
+    /// The process is about to end: whatever becomes of the lease, nothing more is sent.
+    pub fn close(&self) {
+        self.state().closed = true;
+    }
+
     /// Whether an effect may be sent now.
     pub fn is_open(&self, now: SignedDuration) -> bool {
-        self.state().valid_until.is_some_and(|until| now + MARGIN < until)
+        let state = self.state();
+        !state.closed && state.valid_until.is_some_and(|until| now + MARGIN < until)
     }
 
     /// Tells which lock of the archived operator is fresh, if one is.

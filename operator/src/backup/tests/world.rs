@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
@@ -223,7 +224,12 @@ pub(crate) struct Member {
     pub(crate) snapshot: Vec<Result<Bytes, EtcdError>>,
     /// After its chunks the stream never says another word.
     pub(crate) hangs: bool,
+    /// Before that, it gives what is sent here.
+    pub(crate) later: Later,
 }
+
+/// Chunks that come when a test sends them.
+pub(crate) type Later = Arc<Mutex<Option<UnboundedReceiver<Bytes>>>>;
 
 /// etcd, by endpoint.
 #[derive(Default)]
@@ -250,7 +256,8 @@ impl Members {
     /// A healthy member with a snapshot of this revision.
     pub(crate) fn serve(&self, endpoint: &str, member: u64, revision: i64, snapshot: &[u8]) {
         let chunks = snapshot.chunks(5000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
-        let member = Member { status: Ok(status(member, revision)), snapshot: chunks, hangs: false };
+        let member =
+            Member { status: Ok(status(member, revision)), snapshot: chunks, hangs: false, later: Later::default() };
         self.0.lock().unwrap().insert(endpoint.to_owned(), member);
     }
 
@@ -309,7 +316,9 @@ impl Etcd for Members {
 
     async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
         let member = self.of(access)?;
-        let chunks = futures::stream::iter(member.snapshot);
+        let later = member.later.lock().unwrap().take();
+        let later = futures::stream::iter(later).flatten().map(Ok);
+        let chunks = futures::stream::iter(member.snapshot).chain(later);
         Ok(if member.hangs { chunks.chain(futures::stream::pending()).boxed() } else { chunks.boxed() })
     }
 }

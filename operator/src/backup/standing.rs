@@ -1,0 +1,104 @@
+//! Whether a run may go on: asked every other second while it runs, and right before anything becomes visible in the
+//! store.
+//!
+//! A transfer can take an hour, and much can happen to its EtcdBackup meanwhile. Here, and not by a signal from the
+//! watches, so that a stalled watch does not hide it and the simulator runs the same. The race that remains is the time
+//! of one request: an object that is deleted while the upload's last request is on its way still gets its backup, which
+//! is then whole.
+
+use futures::future::{Either, select};
+use jiff::SignedDuration;
+use std::future::Future;
+use std::sync::Arc;
+
+use super::validate::{Desired, validate};
+use crate::api::{EtcdBackup, labels};
+use crate::ports::{Fence, ObjectKey, Ports};
+
+/// How often a run looks whether it may go on. A quorum read of one object, of four runs at most.
+pub const LOOK_PERIOD: SignedDuration = SignedDuration::from_secs(2);
+
+/// Why a run is called off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// The EtcdBackup is gone, or another one has its name.
+    #[error("the EtcdBackup was deleted while the backup ran")]
+    Deleted,
+    /// The EtcdBackup is being deleted, and something of somebody else's holds it.
+    #[error("the EtcdBackup is being deleted; the backup that ran was called off")]
+    Deleting,
+    /// What the run was begun for is no longer what is wanted.
+    #[error("the EtcdBackup was changed while the backup ran, which was called off")]
+    Changed,
+    /// Another process may act.
+    #[error("the lease was lost while the backup ran")]
+    LeaseLost,
+}
+
+/// The run, and what it was begun for.
+pub struct Standing<'a> {
+    ports: &'a Ports,
+    fence: Option<&'a Fence>,
+    desired: &'a Desired,
+    scope: Option<String>,
+}
+
+impl<'a> Standing<'a> {
+    /// Of a run that begins now for `backup`, which `desired` was made from. Without a fence nobody else acts.
+    pub fn new(ports: &'a Ports, fence: Option<&'a Arc<Fence>>, desired: &'a Desired, backup: &EtcdBackup) -> Self {
+        Self { ports, fence: fence.map(Arc::as_ref), desired, scope: scope(backup) }
+    }
+
+    /// Whether effects may still be sent: costs nothing.
+    pub fn holds_lease(&self) -> Result<(), Stop> {
+        let is_open = self.fence.is_none_or(|fence| fence.is_open(self.ports.clock.monotonic()));
+        if is_open { Ok(()) } else { Err(Stop::LeaseLost) }
+    }
+
+    /// Whether the run may go on, by a quorum read. An API server that does not answer changes nothing: if it stays so,
+    /// the lease ends.
+    pub async fn check(&self) -> Result<(), Stop> {
+        self.holds_lease()?;
+        let key: &ObjectKey = &self.desired.key;
+        match self.ports.kubernetes.get_typed::<EtcdBackup>(key).await {
+            Ok(Some(now)) => self.compare(&now),
+            Ok(None) => Err(Stop::Deleted),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn compare(&self, now: &EtcdBackup) -> Result<(), Stop> {
+        if now.metadata.uid.as_deref() != Some(&self.desired.uid) {
+            return Err(Stop::Deleted);
+        }
+        if now.metadata.deletion_timestamp.is_some() {
+            return Err(Stop::Deleting);
+        }
+        let wanted = validate(now).is_ok_and(|wanted| wanted.is_same_run(self.desired));
+        if wanted && scope(now) == self.scope { Ok(()) } else { Err(Stop::Changed) }
+    }
+
+    /// Does something for as long as the run may go on; what it was doing is dropped when it may not.
+    pub async fn hold<T>(&self, work: impl Future<Output = T> + Send) -> Result<T, Stop> {
+        let work = std::pin::pin!(work);
+        let lost = std::pin::pin!(self.lost());
+        match select(work, lost).await {
+            Either::Left((value, _)) => Ok(value),
+            Either::Right((stop, _)) => Err(stop),
+        }
+    }
+
+    async fn lost(&self) -> Stop {
+        loop {
+            self.ports.clock.sleep(LOOK_PERIOD).await;
+            if let Err(stop) = self.check().await {
+                return stop;
+            }
+        }
+    }
+}
+
+/// Which operator an object belongs to.
+fn scope(backup: &EtcdBackup) -> Option<String> {
+    backup.metadata.annotations.as_ref()?.get(labels::ANNOTATION_SCOPE).cloned()
+}
