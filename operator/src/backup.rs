@@ -19,6 +19,7 @@ pub mod apply;
 pub mod bucket;
 pub mod manifest;
 pub mod names;
+pub mod news;
 pub mod retention;
 pub mod snapshot;
 pub mod source;
@@ -26,6 +27,7 @@ pub mod standing;
 pub mod transfer;
 pub mod verify;
 
+pub mod draft;
 pub mod status;
 
 use jiff::{SignedDuration, Timestamp};
@@ -35,6 +37,7 @@ use std::sync::Arc;
 use crate::api::backup::LEGACY_FINALIZER;
 use crate::api::{BackupPhase, EtcdBackup, EtcdBackupStatus};
 use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Typed};
+use crate::recorder::{self, About};
 use observe::{Observed, observe};
 use plan::{LOOK_AGAIN, LOOK_BACK, Plan, plan};
 use schedule::Schedule;
@@ -166,8 +169,28 @@ async fn release(ports: &Ports, key: &ObjectKey, backup: Arc<EtcdBackup>) -> Res
     }
 }
 
-/// Writes a status where it differs; the object as it is then.
+/// Writes a status where it differs, and tells what is new in it; the object as it is then.
 async fn write(
+    ports: &Ports,
+    key: &ObjectKey,
+    backup: &Arc<EtcdBackup>,
+    status: EtcdBackupStatus,
+) -> Result<Arc<EtcdBackup>, BackupError> {
+    let news = news::news(&backup.status.clone().unwrap_or_default(), &status);
+    let written = write_silently(ports, key, backup, status).await?;
+    tell(ports, key, backup, &news).await;
+    Ok(written)
+}
+
+async fn tell(ports: &Ports, key: &ObjectKey, backup: &EtcdBackup, news: &[recorder::News]) {
+    let uid = backup.metadata.uid.as_deref().unwrap_or_default();
+    let about = About { kind: Kind::EtcdBackup, key, uid };
+    for news in news {
+        recorder::tell(ports, &about, news).await;
+    }
+}
+
+async fn write_silently(
     ports: &Ports,
     key: &ObjectKey,
     backup: &Arc<EtcdBackup>,
@@ -270,11 +293,16 @@ impl Pass<'_> {
     ) -> Result<Arc<EtcdBackup>, BackupError> {
         let (uid, began) = (backup.metadata.uid.clone(), run_of(&backup));
         let result = make(&backup.status.clone().unwrap_or_default());
+        // Told once, however often it has to be written.
+        let news = news::news(&backup.status.clone().unwrap_or_default(), &result);
         let mut pause = RESULT_AGAIN_AFTER;
         for attempt in 1.. {
             let status = make(&backup.status.clone().unwrap_or_default());
-            let error = match write(self.ports, self.key, &backup, status).await {
-                Ok(written) => return Ok(written),
+            let error = match write_silently(self.ports, self.key, &backup, status).await {
+                Ok(written) => {
+                    tell(self.ports, self.key, &written, &news).await;
+                    return Ok(written);
+                }
                 Err(error) => error,
             };
             let BackupError::Write { source, .. } = &error else { return Err(error) };
@@ -288,6 +316,7 @@ impl Pass<'_> {
             pause *= 2;
             let Ok(Some(current)) = self.ports.kubernetes.get_typed::<EtcdBackup>(self.key).await else { continue };
             if current.metadata.uid == uid && current.status.as_ref() == Some(&result) {
+                tell(self.ports, self.key, &current, &news).await;
                 return Ok(current);
             }
             if current.metadata.uid != uid || run_of(&current) != began {
@@ -332,8 +361,10 @@ impl Pass<'_> {
     ) -> Result<Next, BackupError> {
         let now = self.ports.clock.now();
         let previous = backup.status.clone().unwrap_or_default();
-        let written =
-            write(self.ports, self.key, backup, status::retained(&previous, self.desired, gone, failures, now)).await?;
+        let status = status::retained(&previous, self.desired, gone, failures, now);
+        let written = write(self.ports, self.key, backup, status).await?;
+        let deleted = news::deleted(gone);
+        tell(self.ports, self.key, &written, deleted.as_slice()).await;
         let next = self.next(&written, now);
         let again = (!failures.is_empty()).then_some(REMOVE_AGAIN_AFTER);
         Ok(Next { after: next.after.into_iter().chain(again).min() })

@@ -16,6 +16,8 @@ pub mod status;
 
 pub mod agent;
 
+pub mod recorder;
+
 pub mod apply;
 pub mod backup;
 pub mod restore;

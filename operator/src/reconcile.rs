@@ -14,7 +14,8 @@ use crate::cache::Cache;
 use crate::model::{Desired, Observed};
 use crate::observe::{self, View};
 use crate::plan::{Plan, Unsafe, plan};
-use crate::ports::{EtcdTls, FailureReason, KubernetesError, ObjectKey, Ports, Typed};
+use crate::ports::{EtcdTls, FailureReason, Kind, KubernetesError, ObjectKey, Ports, Typed};
+use crate::recorder::{self, About};
 use crate::status;
 use crate::validate::{Settings, validate};
 
@@ -147,15 +148,14 @@ async fn write_status(context: &Context, look: &Look) -> Result<(), ReconcileErr
 
 async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), ReconcileError> {
     let applier = Applier { ports: &context.ports, desired, tls: look.tls.as_ref() };
+    let identity = &desired.identity;
+    let key = ObjectKey::new(&identity.namespace, &identity.name);
+    let about = About { kind: Kind::EtcdCluster, key: &key, uid: &identity.uid };
     for step in &look.plan.steps {
         tracing::info!(cluster = %desired.identity.name, namespace = %desired.identity.namespace, step = %event::describe(step));
         applier.apply(step).await?;
-        let event = event::event(step, desired, context.ports.clock.now(), context.ports.random.bits());
-        if let Some(event) = event {
-            // An event that cannot be written is no reason to stop: it tells, it does not decide.
-            if let Err(error) = context.ports.kubernetes.create(&event.into_object()).await {
-                tracing::debug!(%error, "event not written");
-            }
+        if let Some(news) = event::news(step) {
+            recorder::tell(&context.ports, &about, &news).await;
         }
     }
     Ok(())

@@ -13,15 +13,18 @@ pub mod plan;
 
 pub mod apply;
 
+pub mod news;
 pub mod status;
 
 use std::sync::Arc;
 
 use crate::api::{EtcdRestore, EtcdRestoreStatus};
 use crate::backup::{BackupContext, BackupError, Next};
-use crate::ports::{ObjectKey, Ports, Typed};
+use crate::ports::{Kind, ObjectKey, Ports, Typed};
+use crate::recorder::{self, About};
 use observe::observe;
 use plan::{FOLLOW, LOOK_AGAIN, Plan, has_ended, plan};
+use status::Turn;
 use validate::validate;
 
 /// One pass over an EtcdRestore.
@@ -48,32 +51,33 @@ pub async fn reconcile(
         }
     };
     let observed = observe(ports, &desired).await;
+    let turn = Turn { previous: &previous, desired: &desired, now };
     match plan(&desired, &previous, &observed, context.legacy_alive.as_deref()) {
         Plan::Done | Plan::Deleting => Ok(Next::ON_CHANGE),
         Plan::Wait(waiting) => {
-            write(ports, key, &restore, status::waiting(&previous, &desired, &waiting, now)).await?;
+            write(ports, key, &restore, turn.waiting(&waiting)).await?;
             Ok(Next::after(LOOK_AGAIN))
         }
         Plan::Follow(progress, cluster_says) => {
-            write(ports, key, &restore, status::following(&previous, &desired, progress, &cluster_says, now)).await?;
+            write(ports, key, &restore, turn.following(progress, &cluster_says)).await?;
             Ok(Next::after(FOLLOW))
         }
         Plan::Succeed => {
-            write(ports, key, &restore, status::succeeded(&previous, &desired, now)).await?;
+            write(ports, key, &restore, turn.succeeded()).await?;
             Ok(Next::ON_CHANGE)
         }
         Plan::Verify => {
             // Plan::Verify comes with credentials only.
             let Ok(credentials) = &observed.credentials else { return Ok(Next::after(LOOK_AGAIN)) };
-            let restore = write(ports, key, &restore, status::verifying(&previous, &desired, now)).await?;
+            let restore = write(ports, key, &restore, turn.verifying()).await?;
             let previous = restore.status.clone().unwrap_or_default();
             let inspected = apply::inspect(ports, &desired, credentials).await;
-            let now = ports.clock.now();
+            let turn = Turn { previous: &previous, desired: &desired, now: ports.clock.now() };
             let (status, next) = match inspected {
-                Ok(snapshot) => (status::verified(&previous, &desired, snapshot, now), FOLLOW),
-                Err(error) if error.may_pass() => (status::unread(&previous, &desired, &error, now), LOOK_AGAIN),
+                Ok(snapshot) => (turn.verified(snapshot), FOLLOW),
+                Err(error) if error.may_pass() => (turn.unread(&error), LOOK_AGAIN),
                 Err(error) => {
-                    write(ports, key, &restore, status::unusable(&previous, &desired, &error, now)).await?;
+                    write(ports, key, &restore, turn.unusable(&error)).await?;
                     return Ok(Next::ON_CHANGE);
                 }
             };
@@ -83,7 +87,7 @@ pub async fn reconcile(
     }
 }
 
-/// Writes a status where it differs; the object as it is then. A conflict ends the pass: nothing was done that reading
+/// Writes a status where it differs, and tells what is new in it; the object as it is then. A conflict ends the pass: nothing was done that reading
 /// the snapshot once more would not do again.
 async fn write(
     ports: &Ports,
@@ -94,10 +98,15 @@ async fn write(
     if restore.status.as_ref() == Some(&status) {
         return Ok(restore.clone());
     }
+    let news = news::news(&restore.status.clone().unwrap_or_default(), &status);
     let mut next = EtcdRestore::clone(restore);
     next.status = Some(status);
     let written = ports.kubernetes.replace_status(&next.into_object()).await;
     let written = written.map_err(|source| BackupError::Write { key: key.clone(), source })?;
+    if let Some(news) = news {
+        let uid = restore.metadata.uid.as_deref().unwrap_or_default();
+        recorder::tell(ports, &About { kind: Kind::EtcdRestore, key, uid }, &news).await;
+    }
     Ok(written.typed().unwrap_or_else(|| restore.clone()))
 }
 

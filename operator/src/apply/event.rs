@@ -2,17 +2,12 @@
 //!
 //! Message texts of the four events that the archived operator had are kept (contract 1.7); reasons are CamelCase.
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::api::{API_VERSION, labels};
-use crate::model::Desired;
+use crate::api::labels;
 use crate::plan::{MemberRemoval, PodDeletion, Step, VolumeDeletion};
-
-/// `reportingComponent` of all events.
-pub const COMPONENT: &str = "etcd-operator";
+use crate::recorder::News;
 
 /// A step in words.
 pub fn describe(step: &Step) -> String {
@@ -68,7 +63,12 @@ const fn member_removal(why: MemberRemoval) -> &'static str {
     }
 }
 
-/// Reason and message of the event that a step deserves, once it was carried out.
+/// The news that a step is, once it was carried out.
+pub fn news(step: &Step) -> Option<News> {
+    words(step).map(|(reason, message)| News::normal(reason, message))
+}
+
+/// Reason and message.
 fn words(step: &Step) -> Option<(&'static str, String)> {
     Some(match step {
         Step::AddMember { name, .. } => ("NewMemberAdded", format!("New member {name} added to cluster")),
@@ -108,37 +108,4 @@ fn as_what(pod: &Pod) -> &'static str {
         Some(labels::Role::Learner) => " for a learner",
         _ => "",
     }
-}
-
-/// The event of a step. `entropy` keeps two events of one moment apart.
-pub fn event(step: &Step, desired: &Desired, now: Timestamp, entropy: u64) -> Option<Event> {
-    let (reason, message) = words(step)?;
-    let identity = &desired.identity;
-    Some(Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{}.{entropy:016x}", identity.name)),
-            namespace: Some(identity.namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(API_VERSION.to_owned()),
-            kind: Some("EtcdCluster".to_owned()),
-            name: Some(identity.name.clone()),
-            namespace: Some(identity.namespace.clone()),
-            uid: Some(identity.uid.clone()),
-            ..ObjectReference::default()
-        },
-        type_: Some("Normal".to_owned()),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        action: Some(reason.to_owned()),
-        count: Some(1),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        event_time: Some(MicroTime(now)),
-        reporting_component: Some(COMPONENT.to_owned()),
-        reporting_instance: Some(COMPONENT.to_owned()),
-        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
-        ..Event::default()
-    })
 }

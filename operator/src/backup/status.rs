@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::apply::RunError;
+use super::draft::Draft;
 use super::observe::Missing;
 use super::plan::Waiting;
 use super::schedule::{Schedule, due};
@@ -15,7 +16,7 @@ use crate::api::conditions::reason::{
     BackupReadyReason as Ready, BackupReconcilingReason as Reconciling, BackupStalledReason as Stalled,
     BackupSucceededReason as Succeeded,
 };
-use crate::api::conditions::{BackupCondition, ConditionStatus, complete, find, set};
+use crate::api::conditions::{BackupCondition, ConditionStatus, find};
 use crate::api::{BackupPhase, BackupRecord, EtcdBackupStatus, FailedEndpoint};
 
 /// A time as the API keeps it: whole seconds.
@@ -23,25 +24,7 @@ pub fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).expect("the whole second of a timestamp is one"))
 }
 
-/// One status being made from another.
-struct Draft {
-    status: EtcdBackupStatus,
-    generation: Option<i64>,
-    now: Timestamp,
-}
-
-impl Draft {
-    fn new(previous: &EtcdBackupStatus, generation: Option<i64>, now: Timestamp) -> Self {
-        let mut status = previous.clone();
-        status.observed_generation = generation;
-        complete::<BackupCondition>(&mut status.conditions, generation, now);
-        Self { status, generation, now }
-    }
-
-    fn set(&mut self, condition: BackupCondition, status: ConditionStatus, message: &str) {
-        set(&mut self.status.conditions, &condition, status, message, self.generation, self.now);
-    }
-
+impl Draft<EtcdBackupStatus> {
     /// Sets the three summaries; `BackupSucceeded` is left to whom it concerns.
     fn summary(&mut self, phase: BackupPhase, ready: (Ready, bool), reconciling: Reconciling, message: &str) {
         self.status.phase = Some(phase);

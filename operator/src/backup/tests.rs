@@ -434,3 +434,49 @@ fn an_overwritten_one_shot_backup_says_so() {
     bench.pass().unwrap();
     assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes);
 }
+
+#[test]
+fn each_transition_is_told_in_one_event() {
+    let bench = Bench::new(&PERIODIC.replace("dir/key}", "dir/key, awsSecret: aws}"));
+    let told = || bench.world.kubernetes.told();
+    for expected in
+        [&["Warning WaitingForSecret: waiting for Secret `aws` (`spec.s3.awsSecret`), which does not exist"][..], &[]]
+    {
+        bench.pass().unwrap();
+        assert_eq!(told(), expected);
+    }
+    bench.world.kubernetes.insert(
+        Kind::Secret,
+        "{apiVersion: v1, kind: Secret, metadata: {name: aws, namespace: ns}, data: {credentials: Cg==}}",
+    );
+    bench.world.store.fail(Op::Put, Fault::Before, 3);
+    for attempt in 1..=3 {
+        bench.pass().unwrap();
+        let said = told();
+        let first = "Warning BackupFailed: writing `bucket/dir/key_v40_2026-11-30-02:03:04`: the store failed \
+                     (500 Internal Server Error); and afterwards: `dir/key_v40_2026-11-30-02:03:04` is not in the store; \
+                     it is tried again";
+        assert_eq!(said, if attempt == 1 { vec![first] } else { Vec::new() }, "attempt {attempt}");
+        bench.world.pass_time(100);
+    }
+    bench.pass().unwrap();
+    let said = told();
+    assert_eq!(said.len(), 1, "{said:?}");
+    let oldest = bench.records()[0].key.clone();
+    assert!(said[0].starts_with(&format!("Normal BackupSucceeded: `{oldest}` is complete")), "{said:?}");
+    assert!(said[0].ends_with(" bytes, after 3 failed attempts"), "{said:?}");
+    for _ in 0..2 {
+        bench.world.pass_time(200);
+        bench.pass().unwrap();
+    }
+    let said = told();
+    assert_eq!(said.len(), 3, "{said:?}");
+    let gone = format!("Normal OldBackupsDeleted: `{oldest}` was removed from the store: `maxBackups` are newer");
+    assert_eq!(said[2], gone);
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| json["status"]["phase"] = "Running".into());
+    bench.world.pass_time(200);
+    bench.pass().unwrap();
+    let said = told();
+    assert_eq!(said[0], "Normal BackupRetried: the operator stopped while the backup ran; it is taken again");
+    assert!(said[1].starts_with("Normal BackupSucceeded: "), "{said:?}");
+}

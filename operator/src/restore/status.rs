@@ -10,31 +10,14 @@ use crate::api::conditions::reason::{
     RestoreReadyReason as Ready, RestoreReconcilingReason as Reconciling, RestoreStalledReason as Stalled,
     RestoreSucceededReason as Succeeded,
 };
-use crate::api::conditions::{ConditionStatus, RestoreCondition, complete, set};
+use crate::api::conditions::{ConditionStatus, RestoreCondition};
 use crate::api::{EtcdRestoreStatus, RestorePhase, RestoreRunPhase, SnapshotRef};
+use crate::backup::draft::Draft;
 use crate::backup::observe::Missing;
 use crate::backup::status::seconds;
 use crate::backup::validate::{Invalid, sentence};
 
-/// One status being made from another.
-struct Draft {
-    status: EtcdRestoreStatus,
-    generation: Option<i64>,
-    now: Timestamp,
-}
-
-impl Draft {
-    fn new(previous: &EtcdRestoreStatus, generation: Option<i64>, now: Timestamp) -> Self {
-        let mut status = previous.clone();
-        status.observed_generation = generation;
-        complete::<RestoreCondition>(&mut status.conditions, generation, now);
-        Self { status, generation, now }
-    }
-
-    fn set(&mut self, condition: RestoreCondition, status: ConditionStatus, message: &str) {
-        set(&mut self.status.conditions, &condition, status, message, self.generation, self.now);
-    }
-
+impl Draft<EtcdRestoreStatus> {
     /// Under way, or held up: `reason` (the field) says what is waited for.
     fn open(&mut self, phase: RestoreRunPhase, ready: Ready, reconciling: Reconciling, why: Succeeded, message: &str) {
         self.status.phase = Some(phase);
@@ -72,152 +55,143 @@ pub fn invalid(
     draft.status
 }
 
-/// Something is waited for.
-pub fn waiting(
-    previous: &EtcdRestoreStatus,
-    desired: &Desired,
-    waiting: &Waiting,
-    now: Timestamp,
-) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    let why = match waiting {
-        Waiting::Cluster { .. } | Waiting::ClusterGoes { .. } => Succeeded::ClusterMissing,
-        Waiting::Secret(Missing::Keys { .. }) => Succeeded::SecretInvalid,
-        Waiting::Secret(_) => Succeeded::SecretMissing,
-        Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => Succeeded::NotYet,
-    };
-    let message = waiting.to_string();
-    // So that an EtcdCluster that is created again is born from the snapshot, and not empty first.
-    let phase = match waiting {
-        Waiting::Cluster { verified: true, .. } => RestoreRunPhase::Verified,
-        _ => RestoreRunPhase::Pending,
-    };
-    draft.open(phase, Ready::Waiting, Reconciling::Waiting, why, &message);
-    if matches!(waiting, Waiting::LegacyOperator { .. }) {
-        draft.set(RestoreCondition::Stalled(Stalled::LegacyOperatorAlive), ConditionStatus::True, &message);
+/// What an EtcdRestore's status is made from: the previous one, what is wanted, and when.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    /// The previous status.
+    pub previous: &'a EtcdRestoreStatus,
+    /// What is wanted.
+    pub desired: &'a Desired,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Turn<'_> {
+    fn draft(&self) -> Draft<EtcdRestoreStatus> {
+        Draft::new(self.previous, self.desired.generation, self.now)
     }
-    draft.status
-}
 
-/// The snapshot is going to be read.
-pub fn verifying(previous: &EtcdRestoreStatus, desired: &Desired, now: Timestamp) -> EtcdRestoreStatus {
-    // A store that is tried again keeps saying why, instead of changing its words with every attempt.
-    let tried_before =
-        previous.phase == Some(RestoreRunPhase::Verifying) && previous.observed_generation == desired.generation;
-    let mut draft = Draft::new(previous, desired.generation, now);
-    if tried_before {
-        return draft.status;
+    /// Something is waited for.
+    pub fn waiting(&self, waiting: &Waiting) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let why = match waiting {
+            Waiting::Cluster { .. } | Waiting::ClusterGoes { .. } => Succeeded::ClusterMissing,
+            Waiting::Secret(Missing::Keys { .. }) => Succeeded::SecretInvalid,
+            Waiting::Secret(_) => Succeeded::SecretMissing,
+            Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => Succeeded::NotYet,
+        };
+        let message = waiting.to_string();
+        // So that an EtcdCluster that is created again is born from the snapshot, and not empty first.
+        let phase = match waiting {
+            Waiting::Cluster { verified: true, .. } => RestoreRunPhase::Verified,
+            _ => RestoreRunPhase::Pending,
+        };
+        draft.open(phase, Ready::Waiting, Reconciling::Waiting, why, &message);
+        if matches!(waiting, Waiting::LegacyOperator { .. }) {
+            draft.set(RestoreCondition::Stalled(Stalled::LegacyOperatorAlive), ConditionStatus::True, &message);
+        }
+        draft.status
     }
-    draft.status.snapshot = None;
-    draft.status.completed_time = None;
-    if draft.status.started_time.is_none() {
-        draft.status.started_time = Some(seconds(now));
+
+    /// The snapshot is going to be read.
+    pub fn verifying(&self) -> EtcdRestoreStatus {
+        // A store that is tried again keeps saying why, instead of changing its words with every attempt.
+        let tried_before = self.previous.phase == Some(RestoreRunPhase::Verifying)
+            && self.previous.observed_generation == self.desired.generation;
+        let mut draft = self.draft();
+        if tried_before {
+            return draft.status;
+        }
+        draft.status.snapshot = None;
+        draft.status.completed_time = None;
+        if draft.status.started_time.is_none() {
+            draft.status.started_time = Some(seconds(self.now));
+        }
+        let message = format!("reading `{}`; nothing was touched", self.desired.location);
+        let reconciling = Reconciling::Verifying;
+        draft.open(RestoreRunPhase::Verifying, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
+        draft.status
     }
-    let message = format!("reading `{}`; nothing was touched", desired.location);
-    let reconciling = Reconciling::Verifying;
-    draft.open(RestoreRunPhase::Verifying, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
-    draft.status
-}
 
-/// The snapshot could not be read, and will be tried again.
-pub fn unread(
-    previous: &EtcdRestoreStatus,
-    desired: &Desired,
-    error: &InspectError,
-    now: Timestamp,
-) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    let message = format!("{error}; nothing was touched, it is tried again");
-    draft.open(RestoreRunPhase::Verifying, Ready::Waiting, Reconciling::Verifying, error.reason(), &message);
-    draft.status
-}
+    /// The snapshot could not be read, and will be tried again.
+    pub fn unread(&self, error: &InspectError) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let message = format!("{error}; nothing was touched, it is tried again");
+        draft.open(RestoreRunPhase::Verifying, Ready::Waiting, Reconciling::Verifying, error.reason(), &message);
+        draft.status
+    }
 
-/// The snapshot is nothing to restore from.
-pub fn unusable(
-    previous: &EtcdRestoreStatus,
-    desired: &Desired,
-    error: &InspectError,
-    now: Timestamp,
-) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    let message = format!("{error}; the EtcdCluster was not touched");
-    draft.give_up(Stalled::SnapshotUnusable, error.reason(), &message);
-    draft.status
-}
+    /// The snapshot is nothing to restore from.
+    pub fn unusable(&self, error: &InspectError) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let message = format!("{error}; the EtcdCluster was not touched");
+        draft.give_up(Stalled::SnapshotUnusable, error.reason(), &message);
+        draft.status
+    }
 
-/// The snapshot is good. From here on the EtcdCluster's plan acts on it.
-pub fn verified(
-    previous: &EtcdRestoreStatus,
-    desired: &Desired,
-    snapshot: SnapshotRef,
-    now: Timestamp,
-) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    let message = format!("the snapshot of revision {} is good; nothing was touched yet", snapshot.revision);
-    draft.status.snapshot = Some(snapshot);
-    let reconciling = Reconciling::StartingLineage;
-    draft.open(RestoreRunPhase::Verified, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
-    draft.status
-}
+    /// The snapshot is good. From here on the EtcdCluster's plan acts on it.
+    pub fn verified(&self, snapshot: SnapshotRef) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let message = format!("the snapshot of revision {} is good; nothing was touched yet", snapshot.revision);
+        draft.status.snapshot = Some(snapshot);
+        let reconciling = Reconciling::StartingLineage;
+        draft.open(RestoreRunPhase::Verified, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
+        draft.status
+    }
 
-/// The EtcdCluster is this far, and says this of itself: what a restore waits for is nearly always what its members do.
-pub fn following(
-    previous: &EtcdRestoreStatus,
-    desired: &Desired,
-    progress: Progress,
-    cluster_says: &str,
-    now: Timestamp,
-) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    let (phase, reconciling, message) = match progress {
-        Progress::NotBegun => (
-            RestoreRunPhase::Verified,
-            Reconciling::StartingLineage,
-            "the snapshot is good; waiting for the EtcdCluster to begin",
-        ),
-        Progress::Other => (
-            RestoreRunPhase::Verified,
-            Reconciling::Waiting,
-            "the snapshot is good; the EtcdCluster is busy with another restore",
-        ),
-        Progress::Phase(RestorePhase::Starting) => (
-            RestoreRunPhase::Restoring,
-            Reconciling::StartingLineage,
-            "members are being started from the snapshot; the old ones still serve",
-        ),
-        Progress::Phase(RestorePhase::Confirmed) => (
-            RestoreRunPhase::Restoring,
-            Reconciling::Switching,
-            "the restored members have quorum and the snapshot's revision; the old ones are being stopped",
-        ),
-        Progress::Phase(RestorePhase::Switched) => (
-            RestoreRunPhase::Restoring,
-            Reconciling::Switching,
-            "the restored members serve; what is left of the old ones is being removed",
-        ),
-    };
-    let message = match cluster_says {
-        "" => message.to_owned(),
-        says => format!("{message}; the EtcdCluster: {says}"),
-    };
-    draft.open(phase, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
-    draft.status
-}
+    /// The EtcdCluster is this far, and says this of itself: what a restore waits for is nearly always what its members do.
+    pub fn following(&self, progress: Progress, cluster_says: &str) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let (phase, reconciling, message) = match progress {
+            Progress::NotBegun => (
+                RestoreRunPhase::Verified,
+                Reconciling::StartingLineage,
+                "the snapshot is good; waiting for the EtcdCluster to begin",
+            ),
+            Progress::Other => (
+                RestoreRunPhase::Verified,
+                Reconciling::Waiting,
+                "the snapshot is good; the EtcdCluster is busy with another restore",
+            ),
+            Progress::Phase(RestorePhase::Starting) => (
+                RestoreRunPhase::Restoring,
+                Reconciling::StartingLineage,
+                "members are being started from the snapshot; the old ones still serve",
+            ),
+            Progress::Phase(RestorePhase::Confirmed) => (
+                RestoreRunPhase::Restoring,
+                Reconciling::Switching,
+                "the restored members have quorum and the snapshot's revision; the old ones are being stopped",
+            ),
+            Progress::Phase(RestorePhase::Switched) => (
+                RestoreRunPhase::Restoring,
+                Reconciling::Switching,
+                "the restored members serve; what is left of the old ones is being removed",
+            ),
+        };
+        let message = match cluster_says {
+            "" => message.to_owned(),
+            says => format!("{message}; the EtcdCluster: {says}"),
+        };
+        draft.open(phase, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
+        draft.status
+    }
 
-/// The EtcdCluster serves the data of the snapshot.
-pub fn succeeded(previous: &EtcdRestoreStatus, desired: &Desired, now: Timestamp) -> EtcdRestoreStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
-    draft.status.phase = Some(RestoreRunPhase::Succeeded);
-    draft.status.succeeded = true;
-    draft.status.reason.clear();
-    draft.status.completed_time = Some(seconds(now));
-    let message = match &draft.status.snapshot {
-        Some(snapshot) => format!("the EtcdCluster serves the data of revision {}", snapshot.revision),
-        None => "the EtcdCluster serves the data of the snapshot".to_owned(),
-    };
-    draft.set(RestoreCondition::Ready(Ready::Succeeded), ConditionStatus::True, &message);
-    draft.set(RestoreCondition::RestoreSucceeded(Succeeded::Confirmed), ConditionStatus::True, &message);
-    draft.set(RestoreCondition::Reconciling(Reconciling::AsWanted), ConditionStatus::False, "");
-    draft.set(RestoreCondition::Stalled(Stalled::NotStalled), ConditionStatus::False, "");
-    draft.status
+    /// The EtcdCluster serves the data of the snapshot.
+    pub fn succeeded(&self) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        draft.status.phase = Some(RestoreRunPhase::Succeeded);
+        draft.status.succeeded = true;
+        draft.status.reason.clear();
+        draft.status.completed_time = Some(seconds(self.now));
+        let message = match &draft.status.snapshot {
+            Some(snapshot) => format!("the EtcdCluster serves the data of revision {}", snapshot.revision),
+            None => "the EtcdCluster serves the data of the snapshot".to_owned(),
+        };
+        draft.set(RestoreCondition::Ready(Ready::Succeeded), ConditionStatus::True, &message);
+        draft.set(RestoreCondition::RestoreSucceeded(Succeeded::Confirmed), ConditionStatus::True, &message);
+        draft.set(RestoreCondition::Reconciling(Reconciling::AsWanted), ConditionStatus::False, "");
+        draft.set(RestoreCondition::Stalled(Stalled::NotStalled), ConditionStatus::False, "");
+        draft.status
+    }
 }

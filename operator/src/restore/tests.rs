@@ -90,6 +90,18 @@ fn a_good_snapshot_is_recorded_and_the_cluster_is_followed_to_the_end() {
     assert!(status.succeeded && status.reason.is_empty());
     assert_eq!(status.phase, Some(RestoreRunPhase::Succeeded));
 
+    let told = bench.world.kubernetes.told();
+    assert_eq!(
+        told,
+        [
+            "Normal SnapshotVerified: the snapshot of revision 42 is good; nothing was touched yet",
+            "Normal RestoreStarted: members are being started from the snapshot; the old ones still serve",
+            "Normal RestoreSwitching: the restored members have quorum and the snapshot's revision; \
+             the old ones are being stopped",
+            "Normal RestoreSucceeded: the EtcdCluster serves the data of revision 42",
+        ]
+    );
+
     // Never twice: not even when the EtcdCluster is another one by now.
     bench.cluster_says(json!({}));
     let writes = *bench.world.kubernetes.writes.lock().unwrap();
@@ -123,6 +135,8 @@ fn an_object_that_is_no_snapshot_fails_the_restore_and_nothing_else() {
         assert!(status.reason.contains(words), "{}", status.reason);
         assert!(status.reason.ends_with("the EtcdCluster was not touched"), "{}", status.reason);
         assert!(status.snapshot.is_none() && !status.succeeded);
+        let told = bench.world.kubernetes.told();
+        assert_eq!(told, [format!("Warning RestoreFailed: {}", status.reason)]);
         bench.untouched();
     }
 }
@@ -198,6 +212,10 @@ fn a_cluster_that_is_deleted_meanwhile_is_waited_for_and_restored_from_the_begin
          it is restored from the beginning when it is created again"
     );
     assert_eq!((bench.why().as_str(), bench.status().phase), ("ClusterMissing", Some(RestoreRunPhase::Verified)));
+    let told = bench.world.kubernetes.told();
+    let waits =
+        told.iter().filter(|event| event.starts_with("Warning WaitingForCluster: EtcdCluster `c` is being deleted"));
+    assert_eq!(waits.count(), 1, "{told:?}");
     let writes = *bench.world.kubernetes.writes.lock().unwrap();
     bench.pass();
     assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "said once");

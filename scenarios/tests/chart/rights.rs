@@ -78,7 +78,7 @@ const USES: &[Use] = &[
     ("create", "persistentvolumeclaims", Managed, "apply.rs", "Step::CreateVolume(volume) => self.create("),
     ("create", "pods", Managed, "apply.rs", "Step::CreatePod(pod) => self.create("),
     ("create", "pods", Managed, "apply.rs", CREATES),
-    ("create", "events", Managed, "reconcile.rs", "ports.kubernetes.create(&event.into_object())"),
+    ("create", "events", Managed, "recorder.rs", "ports.kubernetes.create(&event.into_object())"),
     ("update", "services", Managed, "apply.rs", "kubernetes.replace(&service.as_ref().clone().into_object())"),
     ("patch", "pods", Managed, "apply.rs", "self.ports.kubernetes.merge_patch(Kind::Pod, &self.key(name), &patch)"),
     ("delete", "pods", Managed, "apply.rs", "self.delete(step, Kind::Pod, name, uid)"),

@@ -175,6 +175,8 @@ fn a_changed_spec_calls_the_backup_off_and_the_new_one_is_taken_at_once() {
     });
     assert_eq!(next, Ok(Next::after(SignedDuration::ZERO)));
     slow.assert_nothing_is_left();
+    let told = slow.world().kubernetes.told();
+    assert_eq!(told, ["Normal BackupCalledOff: the EtcdBackup was changed while the backup ran, which was called off"]);
     let status = slow.bench.status();
     assert_eq!((status.attempts, status.last_run_time, status.observed_generation), (0, None, Some(1)));
     slow.world().members.serve("http://a:2379", 1, 40, &snapshot(42));

@@ -123,6 +123,7 @@ pub(crate) struct Objects {
     pub(crate) refuse: Mutex<Vec<KubernetesError>>,
     pub(crate) lose: Mutex<Vec<KubernetesError>>,
     pub(crate) writes: Mutex<usize>,
+    events: Mutex<Vec<String>>,
 }
 
 impl Objects {
@@ -132,6 +133,11 @@ impl Objects {
         let object = Object::from_json(kind, json.clone()).expect("a manifest");
         self.objects.lock().unwrap().insert((kind, object.key()), json);
         object.key()
+    }
+
+    /// The events since the last look: type, reason and message.
+    pub(crate) fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.events.lock().unwrap())
     }
 
     pub(crate) fn remove(&self, kind: Kind, key: &ObjectKey) {
@@ -171,6 +177,11 @@ impl Kubernetes for Objects {
     }
 
     async fn create(&self, object: &Object) -> Result<Object, KubernetesError> {
+        if let Object::Event(event) = object {
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (type_, reason, message) = (text(&event.type_), text(&event.reason), text(&event.message));
+            self.events.lock().unwrap().push(format!("{type_} {reason}: {message}"));
+        }
         Ok(object.clone())
     }
 

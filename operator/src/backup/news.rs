@@ -1,0 +1,73 @@
+//! What is new in the status of an EtcdBackup, as events. Pure.
+//!
+//! A transition is told when it happens and not again while it lasts: a store that refuses every attempt for a day is
+//! one event, and the attempts are counted in status.
+
+use super::draft::turned;
+use crate::api::conditions::reason::BackupSucceededReason as Why;
+use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, find};
+use crate::api::{BackupPhase, EtcdBackupStatus};
+use crate::recorder::News;
+
+const SUCCEEDED: &str = "BackupSucceeded";
+
+/// From one status to the next.
+pub fn news(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Vec<News> {
+    let Some(outcome) = find(&after.conditions, SUCCEEDED) else { return Vec::new() };
+    let is_new = |record: &&crate::api::BackupRecord| {
+        before.records.iter().all(|known| (&known.key, &known.time) != (&record.key, &record.time))
+    };
+    if after.records.last().is_some_and(|record| is_new(&record)) {
+        let after_failures = match before.attempts {
+            0 => String::new(),
+            1 => ", after a failed attempt".to_owned(),
+            attempts => format!(", after {attempts} failed attempts"),
+        };
+        return vec![News::normal(SUCCEEDED, format!("{}{after_failures}", outcome.message))];
+    }
+    if outcome.status == ConditionStatus::False && turned(&before.conditions, &after.conditions, SUCCEEDED) {
+        return vec![unsuccessful(outcome)];
+    }
+    waiting(before, after).into_iter().collect()
+}
+
+/// There is no backup, for a reason that is new.
+fn unsuccessful(outcome: &Condition) -> News {
+    let is = |why: Why| BackupCondition::BackupSucceeded(why).reason() == outcome.reason;
+    let message = &outcome.message;
+    if is(Why::InvalidSpec) {
+        News::warning("InvalidSpec", message)
+    } else if is(Why::SecretMissing) {
+        News::warning("WaitingForSecret", message)
+    } else if is(Why::SecretInvalid) {
+        News::warning("SecretInvalid", message)
+    } else if is(Why::Interrupted) {
+        News::normal("BackupRetried", message)
+    } else {
+        News::warning("BackupFailed", format!("{message}; it is tried again"))
+    }
+}
+
+/// Something is waited for that was not waited for before.
+fn waiting(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Option<News> {
+    let says = |status: &EtcdBackupStatus| find(&status.conditions, "Ready").map(|ready| ready.message.clone());
+    let message = says(after).filter(|message| !message.is_empty() && says(before).as_ref() != Some(message))?;
+    if after.phase != Some(BackupPhase::Pending) {
+        return None;
+    }
+    if before.phase == Some(BackupPhase::Running) {
+        return Some(News::normal("BackupCalledOff", message));
+    }
+    let legacy = find(&after.conditions, "Stalled").is_some_and(|stalled| stalled.status == ConditionStatus::True);
+    Some(News::warning(if legacy { "WaitingForLegacyOperator" } else { "WaitingForSecret" }, message))
+}
+
+/// Retention has removed these from the store.
+pub fn deleted(keys: &[String]) -> Option<News> {
+    let message = match keys {
+        [] => return None,
+        [key] => format!("`{key}` was removed from the store: `maxBackups` are newer"),
+        [key, ..] => format!("`{key}` and {} more were removed from the store: `maxBackups` are newer", keys.len() - 1),
+    };
+    Some(News::normal("OldBackupsDeleted", message))
+}
