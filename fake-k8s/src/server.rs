@@ -119,6 +119,11 @@ impl Server {
         self.registry.find(&ResourceName::new(group, version, plural)).map(Arc::as_ref)
     }
 
+    /// Changes whenever [`Server::resources`] does.
+    pub fn resources_generation(&self) -> u64 {
+        self.registry.generation
+    }
+
     /// Every resource that is served.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceInfo> {
         self.registry.all().map(Arc::as_ref)

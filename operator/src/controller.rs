@@ -37,6 +37,9 @@ pub const DRAIN_DEADLINE: SignedDuration = SignedDuration::from_secs(20);
 const CALL_OFF_TIME: SignedDuration = SignedDuration::from_secs(6);
 /// How soon a change of leadership is noticed.
 const FOLLOWER_PERIOD: SignedDuration = SignedDuration::from_millis(500);
+/// How often a leader looks up when nothing happens and nothing is due: what it says of itself must be true soon after it
+/// lost its lease.
+const IDLE_PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
 /// The kinds that are watched.
 const WATCHED: [Kind; 6] =
@@ -180,14 +183,10 @@ impl Process {
     async fn next(&mut self) -> Happening {
         let now = self.ports.clock.monotonic();
         let follower = self.options.controllers.iter().any(|&controller| !self.is_leader(controller));
-        let due = self
-            .queues
-            .values()
-            .filter_map(Queue::next_due)
-            .min()
-            .map_or(SignedDuration::from_secs(60), |due| due - now);
-        let wait = if follower { due.max(FOLLOWER_PERIOD) } else { due.max(SignedDuration::ZERO) };
-        let timer = self.ports.clock.sleep(wait.min(SignedDuration::from_secs(60)));
+        let due = self.queues.values().filter_map(Queue::next_due).min().map_or(IDLE_PERIOD, |due| due - now);
+        // What is due is not started without the lease: to look more often than this would be to spin.
+        let wait = if follower { FOLLOWER_PERIOD } else { due.clamp(SignedDuration::ZERO, IDLE_PERIOD) };
+        let timer = self.ports.clock.sleep(wait);
         let work = select(self.watches.next(), self.running.next());
         match select(work, timer).await {
             Either::Left((Either::Left((Some((kind, event)), _)), _)) => Happening::Watched(kind, event),

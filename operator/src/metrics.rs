@@ -17,7 +17,7 @@ use crate::ports::{Clock, ClusterChange, Controller, Meter, PassResult, Target};
 
 /// `Content-Type` of what [`Metrics::text`] gives.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The main loop turns at least once a minute when it has nothing to do; this long without one turn is a hang.
+/// The main loop turns every 15 seconds when it has nothing to do; this long without one turn is a hang.
 pub const ALIVE_WITHIN: SignedDuration = SignedDuration::from_secs(90);
 
 /// Seconds of a pass: from one that finds nothing to do, to one that waits for every deadline there is.

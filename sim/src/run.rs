@@ -1,6 +1,7 @@
 //! Runs one scenario: a fresh thread, madsim's executor, the world with its driver, the operator's own controller over
 //! the simulated ports, the user's steps, then the heal, the convergence and the last checks.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine;
@@ -28,6 +29,12 @@ use crate::world::{self, Blueprint, Shared};
 pub const NAMESPACE: &str = "default";
 /// The Secret that opens the store.
 pub const SECRET: &str = "store-credentials";
+
+/// The CRDs: the same in every run, and as dear to derive as seconds of simulation.
+static DEFINITIONS: LazyLock<Vec<serde_json::Value>> = LazyLock::new(|| {
+    let all = api::schema::custom_resource_definitions().into_iter();
+    all.map(|definition| serde_json::to_value(definition).expect("a CRD serialises")).collect()
+});
 
 /// What became of a run.
 #[derive(Clone, Debug)]
@@ -142,9 +149,9 @@ async fn drive(course: Course, trace: bool) -> Outcome {
 fn install(world: &mut world::World) {
     let definitions = ResourceName::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
     let now = world.timestamp();
-    for definition in api::schema::custom_resource_definitions() {
-        let body = serde_json::to_value(definition).expect("a CRD serialises");
-        world.server.handle(now, &Request::create(definitions.clone(), "", body)).expect("our CRDs are valid");
+    for body in DEFINITIONS.iter() {
+        let request = Request::create(definitions.clone(), "", body.clone());
+        world.server.handle(now, &request).expect("our CRDs are valid");
     }
     let data: serde_json::Map<String, serde_json::Value> =
         CREDENTIALS.iter().map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value).into())).collect();

@@ -26,6 +26,8 @@ struct Entry {
 pub struct GarbageCollector {
     informers: BTreeMap<ResourceName, Informer>,
     known_version: u64,
+    /// Of the resources that are watched; the first is not zero.
+    known_resources: u64,
     entries: BTreeMap<String, Entry>,
     dependents: BTreeMap<String, BTreeSet<String>>,
     /// Uids that must be looked at.
@@ -43,7 +45,10 @@ impl GarbageCollector {
             return;
         }
         self.known_version = server.resource_version();
-        self.watch_what_is_served(server);
+        if self.known_resources != server.resources_generation() {
+            self.known_resources = server.resources_generation();
+            self.watch_what_is_served(server);
+        }
         for (resource, informer) in &mut self.informers {
             for change in informer.sync(server) {
                 if let Some(old) = &change.old {

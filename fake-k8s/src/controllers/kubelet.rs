@@ -212,13 +212,19 @@ impl Kubelet {
         }
         let pods = ResourceName::core("pods");
         let (namespace, name) = object::key(&pod.object);
-        let status = status::build(pod, now, &self.config.address);
-        if pod.object.get("status") != Some(&status) {
+        let mut reported = pod.to_report();
+        let known = pod.reported.as_ref() == Some(&reported);
+        let status = if known { Value::Null } else { status::build(pod, now, &self.config.address) };
+        if !known && pod.object.get("status") == Some(&status) {
+            pod.reported = Some(reported);
+        } else if !known {
             let mut wanted = Value::clone(&pod.object);
             wanted["status"] = status;
             match server.handle(now, &Request::replace_status(pods.clone(), &namespace, &name, wanted)) {
                 Ok(written) => {
                     object::version(&written).clone_into(&mut pod.written);
+                    reported.version.clone_from(&pod.written);
+                    pod.reported = Some(reported);
                     pod.object = Arc::new(written);
                 }
                 // Somebody was faster, or the API refuses: the next pass has the news.

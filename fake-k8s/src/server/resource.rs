@@ -110,6 +110,8 @@ impl ResourceInfo {
 /// All resources, by group, version and plural.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
+    /// Counts the changes, so that who follows what is served need not compare all of it.
+    pub generation: u64,
     groups: BTreeMap<String, BTreeMap<String, BTreeMap<String, Arc<ResourceInfo>>>>,
 }
 
@@ -127,11 +129,13 @@ impl Registry {
     }
 
     pub fn insert(&mut self, info: ResourceInfo) {
+        self.generation += 1;
         let versions = self.groups.entry(info.name.group.clone()).or_default();
         versions.entry(info.name.version.clone()).or_default().insert(info.name.plural.clone(), Arc::new(info));
     }
 
     pub fn remove(&mut self, group: &str, plural: &str) {
+        self.generation += 1;
         if let Some(versions) = self.groups.get_mut(group) {
             versions.values_mut().for_each(|resources| drop(resources.remove(plural)));
             versions.retain(|_, resources| !resources.is_empty());

@@ -204,10 +204,16 @@ impl Etcds {
     fn send(&mut self, leader: ProcessId, peer: ProcessId, term: u64, now: Millis) -> Sent {
         let known = self.processes[&leader].progress.get(&self.processes[&peer].member).copied().unwrap_or(0);
         let from = self.processes[&leader].member;
-        let Some((log, base)) = self.disk(leader).map(|disk| (disk.log.clone(), disk.base.clone())) else {
-            return Sent::Lost;
-        };
         let volume = self.processes[&peer].volume.clone();
+        let Some(own) = self.disk(leader) else { return Sent::Lost };
+        let Some(disk) = self.volumes.get(&volume).and_then(|volume| volume.disk.as_ref()) else { return Sent::Lost };
+        // What both have, and what the follower lacks: the log itself grows with the run and is not copied.
+        let mut common = disk.last().min(own.last());
+        while common > 0 && disk.term_at(common) != own.term_at(common) {
+            common -= 1;
+        }
+        let (last, base) = (own.last(), own.base.clone());
+        let append: Vec<_> = own.log[common..].iter().take(APPEND_MAX).cloned().collect();
         let Some(disk) = self.volumes.get_mut(&volume).and_then(|volume| volume.disk.as_mut()) else {
             return Sent::Lost;
         };
@@ -223,10 +229,6 @@ impl Etcds {
             disk.term = term;
             disk.vote = None;
         }
-        let mut common = disk.last().min(log.len());
-        while common > 0 && disk.term_at(common) != log[common - 1].term {
-            common -= 1;
-        }
         if common < disk.commit {
             let message = format!("panic: entry {} conflict with committed entry", common + 1);
             self.exit(peer, 2, message);
@@ -235,11 +237,11 @@ impl Etcds {
         if disk.log.is_empty() && disk.base.is_none() {
             disk.base = base;
         }
-        if common < log.len() {
+        if common < last {
             disk.log.truncate(common);
-            disk.log.extend(log[common..].iter().take(APPEND_MAX).cloned());
+            disk.log.extend(append);
         }
-        let matched = disk.last().min(log.len());
+        let matched = disk.last().min(last);
         if let Some(process) = self.processes.get_mut(&peer) {
             if process.state.applied == 0 && process.state.keys.is_empty() {
                 process.state = self.volumes[&volume].disk.as_ref().map_or_else(State::empty, State::of);

@@ -7,6 +7,16 @@ use super::probe::Probe;
 use crate::controllers::object;
 use crate::controllers::runtime::RuntimeContainer;
 
+/// What the pod's status shows of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    activity: Activity,
+    last: Option<Termination>,
+    image: String,
+    starts: u32,
+    marks: [bool; 3],
+}
+
 /// What a container does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
@@ -114,6 +124,17 @@ pub struct Container {
 }
 
 impl Container {
+    /// What status shows of it.
+    pub fn shown(&self) -> Shown {
+        Shown {
+            activity: self.activity.clone(),
+            last: self.last.clone(),
+            image: self.image.clone(),
+            starts: self.starts,
+            marks: [self.ready, self.started, self.restart_wanted],
+        }
+    }
+
     /// A container as the last kubelet and the runtime left it; a new one when neither knows it.
     pub fn adopt(
         name: &str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::container::{Activity, Container, Termination};
+use super::container::{Activity, Container, Shown, Termination};
 use super::node::KubeletConfig;
 use super::probe::{Probe, ProbeKind, Verdict};
 use super::resolve::{self, Place, Sources};
@@ -34,6 +34,18 @@ pub enum Stage {
     TearingDown,
     /// Nothing is left.
     Down,
+}
+
+/// All that a pod's status is made of. Where it is as it was, so is the status, and need not be built to be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// resourceVersion of the object that it stands in: its spec and the status before count too.
+    pub version: String,
+    stage: Stage,
+    ip: String,
+    failed: Option<(String, String)>,
+    marks: [bool; 2],
+    containers: Vec<Shown>,
 }
 
 /// What a pass over a pod needs beside the pod.
@@ -99,6 +111,8 @@ pub struct Pod {
     pub wake: Option<Timestamp>,
     /// The resourceVersion of the kubelet's own last write.
     pub written: String,
+    /// What the last status was made of.
+    pub reported: Option<Reported>,
     files: Vec<PodVolume>,
     complaint: String,
 }
@@ -144,12 +158,25 @@ impl Pod {
             volumes_stale: true,
             wake: None,
             written: String::new(),
+            reported: None,
             files: Vec::new(),
             complaint: String::new(),
             object,
         };
         pod.start_probes(now);
         pod
+    }
+
+    /// All that its status is made of.
+    pub fn to_report(&self) -> Reported {
+        Reported {
+            version: object::version(&self.object).to_owned(),
+            stage: self.stage,
+            ip: self.ip.clone(),
+            failed: self.failed.clone(),
+            marks: [self.gone, self.finished],
+            containers: self.containers.iter().map(Container::shown).collect(),
+        }
     }
 
     /// Whether nothing of the pod may start any more.
