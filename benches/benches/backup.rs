@@ -14,6 +14,7 @@ use etcd_operator::adapters::dial::Dialer;
 use etcd_operator::adapters::etcd::EtcdAdapter;
 use etcd_operator::adapters::object_store::ObjectStores;
 use etcd_operator::backup::bucket::{Bucket, WriteMode};
+use etcd_operator::backup::standing::Standing;
 use etcd_operator::backup::transfer::{Limits, PART_BYTES, send};
 use etcd_operator::backup::verify::confirm;
 use etcd_operator::model::{BucketLocation, StorageKind};
@@ -83,7 +84,8 @@ async fn back_up(etcd: &Etcd, bucket: &Bucket) -> Result<Ours> {
     let access = EtcdAccess { endpoints: vec![etcd.url.clone()], tls: None };
     let chunks = EtcdAdapter::new(Dialer::tcp()).snapshot(&access).await?;
     let limits = Limits { part_bytes: PART_BYTES, size_max: u64::MAX };
-    let sent = send(bucket, KEY, &WriteMode::Replace, chunks, limits).await?;
+    let clock = SystemClock::start();
+    let sent = send(bucket, KEY, &WriteMode::Replace, chunks, limits, &Standing::of_nobody(&clock)).await?;
     let took = began.elapsed();
     confirm(bucket, KEY, &sent.checked).await?;
     let memory = peak_resident()?.saturating_sub(before);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::validate::{Desired, validate};
 use crate::api::{EtcdBackup, labels};
-use crate::ports::{Fence, ObjectKey, Ports};
+use crate::ports::{Clock, Fence, ObjectKey, Ports};
 
 /// How often a run looks whether it may go on. A quorum read of one object, of four runs at most.
 pub const LOOK_PERIOD: SignedDuration = SignedDuration::from_secs(2);
@@ -37,8 +37,13 @@ pub enum Stop {
 
 /// The run, and what it was begun for.
 pub struct Standing<'a> {
-    ports: &'a Ports,
+    clock: &'a dyn Clock,
     fence: Option<&'a Fence>,
+    begun_for: Option<BegunFor<'a>>,
+}
+
+struct BegunFor<'a> {
+    ports: &'a Ports,
     desired: &'a Desired,
     scope: Option<String>,
 }
@@ -46,12 +51,18 @@ pub struct Standing<'a> {
 impl<'a> Standing<'a> {
     /// Of a run that begins now for `backup`, which `desired` was made from. Without a fence nobody else acts.
     pub fn new(ports: &'a Ports, fence: Option<&'a Arc<Fence>>, desired: &'a Desired, backup: &EtcdBackup) -> Self {
-        Self { ports, fence: fence.map(Arc::as_ref), desired, scope: scope(backup) }
+        let begun_for = Some(BegunFor { ports, desired, scope: scope(backup) });
+        Self { clock: ports.clock.as_ref(), fence: fence.map(Arc::as_ref), begun_for }
+    }
+
+    /// Of a transfer that was begun for no object, and that nothing calls off: a measurement.
+    pub fn of_nobody(clock: &'a dyn Clock) -> Self {
+        Self { clock, fence: None, begun_for: None }
     }
 
     /// Whether effects may still be sent: costs nothing.
     pub fn holds_lease(&self) -> Result<(), Stop> {
-        let is_open = self.fence.is_none_or(|fence| fence.is_open(self.ports.clock.monotonic()));
+        let is_open = self.fence.is_none_or(|fence| fence.is_open(self.clock.monotonic()));
         if is_open { Ok(()) } else { Err(Stop::LeaseLost) }
     }
 
@@ -59,23 +70,13 @@ impl<'a> Standing<'a> {
     /// the lease ends.
     pub async fn check(&self) -> Result<(), Stop> {
         self.holds_lease()?;
-        let key: &ObjectKey = &self.desired.key;
-        match self.ports.kubernetes.get_typed::<EtcdBackup>(key).await {
-            Ok(Some(now)) => self.compare(&now),
+        let Some(begun_for) = &self.begun_for else { return Ok(()) };
+        let key: &ObjectKey = &begun_for.desired.key;
+        match begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key).await {
+            Ok(Some(now)) => begun_for.compare(&now),
             Ok(None) => Err(Stop::Deleted),
             Err(_) => Ok(()),
         }
-    }
-
-    fn compare(&self, now: &EtcdBackup) -> Result<(), Stop> {
-        if now.metadata.uid.as_deref() != Some(&self.desired.uid) {
-            return Err(Stop::Deleted);
-        }
-        if now.metadata.deletion_timestamp.is_some() {
-            return Err(Stop::Deleting);
-        }
-        let wanted = validate(now).is_ok_and(|wanted| wanted.is_same_run(self.desired));
-        if wanted && scope(now) == self.scope { Ok(()) } else { Err(Stop::Changed) }
     }
 
     /// Does something for as long as the run may go on; what it was doing is dropped when it may not.
@@ -90,11 +91,24 @@ impl<'a> Standing<'a> {
 
     async fn lost(&self) -> Stop {
         loop {
-            self.ports.clock.sleep(LOOK_PERIOD).await;
+            self.clock.sleep(LOOK_PERIOD).await;
             if let Err(stop) = self.check().await {
                 return stop;
             }
         }
+    }
+}
+
+impl BegunFor<'_> {
+    fn compare(&self, now: &EtcdBackup) -> Result<(), Stop> {
+        if now.metadata.uid.as_deref() != Some(&self.desired.uid) {
+            return Err(Stop::Deleted);
+        }
+        if now.metadata.deletion_timestamp.is_some() {
+            return Err(Stop::Deleting);
+        }
+        let wanted = validate(now).is_ok_and(|wanted| wanted.is_same_run(self.desired));
+        if wanted && scope(now) == self.scope { Ok(()) } else { Err(Stop::Changed) }
     }
 }
 
