@@ -19,7 +19,7 @@ test: tools ## Everything that CI runs, each stage with its time.
 tools: ## Installs what the build needs: protoc, iproute2, Go. Says what it cannot install.
 	@.ci/tools
 
-binaries: tools ## Builds the real etcd 3.2 to 3.7, MinIO and helm, once per machine.
+binaries: tools ## Builds the real etcd 3.2 to 3.7, MinIO, helm and kubectl, once per machine.
 	$(CARGO) run --locked -p scenarios --bin binaries -- --all
 
 lint: tools ## Formatting, clippy, dependencies, documentation.

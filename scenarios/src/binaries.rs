@@ -1,4 +1,5 @@
-//! The real programs of the live lane: etcd 3.2 to 3.7, MinIO as an S3 server, emulators of GCS and ABS, helm.
+//! The real programs of the live lane: etcd 3.2 to 3.7, MinIO as an S3 server, emulators of GCS and ABS,
+//! helm, kubectl.
 //!
 //! None of them is downloaded as a binary: each is built by Go from the `go.mod` and `go.sum` under
 //! `scenarios/modules`, so that its source is pinned by hash and a machine needs nothing but Go and a module proxy. One,
@@ -12,6 +13,7 @@ pub mod cache;
 pub mod catalogue;
 pub mod go;
 pub mod npm;
+pub mod s3;
 
 use std::path::{Path, PathBuf};
 
@@ -123,4 +125,17 @@ fn etcd_in(directory: &Path) -> Option<Installed> {
     let programs = ["etcd", "etcdctl", "etcdutl"].map(|name| (name.to_owned(), directory.join(name)));
     let programs = programs.into_iter().filter(|(_, path)| path.exists()).collect();
     Some(Installed { name: "etcd".to_owned(), version, programs })
+}
+
+/// kubectl: the machine's, or else ours. `None` where there is neither, nor a Go to build it with.
+pub fn kubectl(report: Report<'_>) -> Result<Option<PathBuf>, Error> {
+    let of_the_machine = PathBuf::from("kubectl");
+    if go::said(&of_the_machine, &["version", "--client"]).is_some() {
+        return Ok(Some(of_the_machine));
+    }
+    match Cache::of_user()?.locate(catalogue::only("kubectl")?, report) {
+        Ok(installed) => Ok(installed.program("kubectl").map(Path::to_owned)),
+        Err(Error::GoMissing { .. } | Error::GoTooOld { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -6,7 +6,8 @@ use anyhow::bail;
 use clap::Parser;
 use scenarios::binaries::{CATALOGUE, Cache, Package, Toolchain, etcd_of_the_system};
 
-/// Builds the real etcd, object stores and helm that the live lane runs, once per machine. Without arguments: lists them.
+/// Builds the real etcd, object stores, helm and kubectl that the live lane runs, once per machine. Without arguments:
+/// lists them.
 #[derive(Parser)]
 #[command(name = "binaries")]
 struct Arguments {

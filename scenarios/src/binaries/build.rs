@@ -7,21 +7,15 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::{Error, Package, Program, Report};
+use super::{Error, Report};
 
 /// A build that takes longer says again and again that it goes on.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 /// Lines that are kept of what a build says, for the error.
 const LAST_LINES: usize = 15;
 
-/// Runs the build of a program in `directory` to its end.
-pub fn run(
-    command: &mut Command,
-    package: &Package,
-    program: &Program,
-    directory: &Path,
-    report: Report<'_>,
-) -> Result<(), Error> {
+/// Runs the build of something in `directory` to its end.
+pub fn run(command: &mut Command, name: &str, directory: &Path, report: Report<'_>) -> Result<(), Error> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Error::io("starting a build in", directory))?;
     let (sender, lines) = channel();
@@ -32,9 +26,9 @@ pub fn run(
             let _ = lines.map(|line| sender.send(line)).take_while(Result::is_ok).count();
         });
     }
-    let tail = last_lines(&lines, &format!("{} ({})", package.id(), program.name), report);
+    let tail = last_lines(&lines, name, report);
     let status = child.wait().map_err(Error::io("waiting for the build in", directory))?;
-    if status.success() { Ok(()) } else { Err(Error::Build { package: package.id(), status, tail }) }
+    if status.success() { Ok(()) } else { Err(Error::Build { package: name.to_owned(), status, tail }) }
 }
 
 fn last_lines(lines: &Receiver<String>, name: &str, report: Report<'_>) -> String {
@@ -63,14 +57,12 @@ pub(super) fn moment() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binaries::CATALOGUE;
 
     #[test]
     fn of_a_failed_build_the_last_lines_are_kept() {
         let mut command = Command::new("sh");
         command.args(["-c", "for line in $(seq 1 40); do echo line $line >&2; done; exit 3"]);
-        let package = &CATALOGUE[0];
-        let result = run(&mut command, package, &package.programs[0], Path::new("/"), &|_| ());
+        let result = run(&mut command, "a program", Path::new("/"), &|_| ());
         let Err(Error::Build { status, tail, .. }) = result else { panic!("it failed: {result:?}") };
         assert_eq!(status.code(), Some(3));
         assert!(tail.starts_with("line 26\n") && tail.ends_with("\nline 40"), "{tail}");

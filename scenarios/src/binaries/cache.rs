@@ -137,7 +137,7 @@ impl Cache {
         report: Report<'_>,
         fill: impl FnOnce(&Path) -> Result<(), Error>,
     ) -> Result<Installed, Error> {
-        let _lock = self.lock(package, report)?;
+        let _lock = self.lock(&package.id(), report)?;
         let directory = self.directory(package, tool);
         if let Some(installed) = installed(package, &directory) {
             return Ok(installed);
@@ -161,13 +161,35 @@ impl Cache {
         Ok(installed(package, &directory).expect("it was filled a moment ago, under the lock"))
     }
 
+    /// The directory of that name; `fill` is given an empty one when it is not here.
+    pub(super) fn directory_or(
+        &self,
+        name: &str,
+        report: Report<'_>,
+        fill: impl FnOnce(&Path) -> Result<(), Error>,
+    ) -> Result<PathBuf, Error> {
+        let _lock = self.lock(name, report)?;
+        let directory = self.root.join(name);
+        if directory.exists() {
+            return Ok(directory);
+        }
+        self.remove_unfinished()?;
+        let build = self.root.join(format!("{UNFINISHED}{name}-{}", std::process::id()));
+        fs::create_dir_all(&build).map_err(Error::io("making", &build))?;
+        let began = build::moment();
+        fill(&build)?;
+        fs::rename(&build, &directory).map_err(Error::io("putting in place", &directory))?;
+        report(&format!("built {name} in {:.0} s", began.elapsed().as_secs_f64()));
+        Ok(directory)
+    }
+
     /// One build at a time: two at once would each take twice as long, and as much memory again.
-    fn lock(&self, package: &Package, report: Report<'_>) -> Result<File, Error> {
+    fn lock(&self, name: &str, report: Report<'_>) -> Result<File, Error> {
         fs::create_dir_all(&self.root).map_err(Error::io("making", &self.root))?;
         let path = self.root.join("lock");
         let file = File::create(&path).map_err(Error::io("opening", &path))?;
         if file.try_lock().is_err() {
-            report(&format!("{} waits for another build to end", package.id()));
+            report(&format!("{name} waits for another build to end"));
             file.lock().map_err(Error::io("locking", &path))?;
         }
         Ok(file)
@@ -312,6 +334,19 @@ mod tests {
         fs::remove_file(built.program("etcdctl").expect("there")).expect("ours");
         let again = cache.locate_or(package, &some_go(), &|_| (), |build| filled(package, build)).expect("built");
         assert!(again.program("etcdctl").expect("there").exists());
+    }
+
+    #[test]
+    fn a_directory_is_filled_once_and_never_half() {
+        let scratch = Scratch::new("directory");
+        let cache = Cache::new(&scratch.0);
+        let fails = |_: &Path| Err(Error::NoCacheDirectory);
+        cache.directory_or("a", &|_| (), fails).expect_err("it was not filled");
+        assert!(!scratch.0.join("a").exists());
+        let fill = |path: &Path| fs::write(path.join("program"), "").map_err(Error::io("writing", path));
+        let first = cache.directory_or("a", &|_| (), fill).expect("filled");
+        assert!(first.join("program").exists());
+        assert_eq!(first, cache.directory_or("a", &|_| (), |_| panic!("filled twice")).expect("found"));
     }
 
     #[test]

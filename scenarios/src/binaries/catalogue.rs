@@ -172,7 +172,20 @@ pub const CATALOGUE: &[Package] = &[
         programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", &["version", "--short"], "v4.")],
         files: module!("helm-4.3.1"),
     },
+    Package {
+        // It learns its release from a linker flag of its own project's build, which is not what is run here.
+        name: "kubectl",
+        version: "1.34.4",
+        toolchain: Toolchain::Go,
+        programs: &[program("kubectl", "k8s.io/kubernetes/cmd/kubectl", &["version", "--client"], "Client Version")],
+        files: module!("kubectl-1.34.4"),
+    },
 ];
+
+/// The package of that name, of which there is one version.
+pub fn only(name: &str) -> Result<&'static Package, Error> {
+    find(name, CATALOGUE.iter().find(|package| package.name == name).map_or("", |package| package.version))
+}
 
 /// The package of that name and version.
 pub fn find(name: &str, version: &str) -> Result<&'static Package, Error> {

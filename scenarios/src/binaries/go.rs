@@ -83,7 +83,8 @@ impl Go {
             .env("GOFLAGS", "")
             .env("GOWORK", "off")
             .env("GO111MODULE", "on");
-        build::run(&mut command, package, program, directory, report)
+        let name = format!("{} ({})", package.id(), program.name);
+        build::run(&mut command, &name, directory, report)
     }
 }
 

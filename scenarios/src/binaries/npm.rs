@@ -37,7 +37,7 @@ impl Npm {
         command
             .args(["-n", "10", "npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"])
             .current_dir(directory);
-        build::run(&mut command, package, program, directory, report)?;
+        build::run(&mut command, &package.id(), directory, report)?;
         // The directory is renamed once it is whole: the script finds the program from where it is itself.
         let main = format!("$(dirname \"$0\")/../{}/{}", package.id(), program.source);
         let script = format!("#!/bin/sh\nexec node \"{main}\" \"$@\"\n");

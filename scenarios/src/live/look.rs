@@ -13,13 +13,13 @@ use super::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is no kubectl on this machine.
+/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is none.
 ///
 /// # Errors
 /// What it complained of.
 pub async fn kubectl(world: &World, arguments: &[&str], input: &str) -> Option<anyhow::Result<String>> {
     let home = world.cluster.run_dir.join("kubectl");
-    let mut command = Command::new("kubectl");
+    let mut command = Command::new(world.kubectl.as_ref()?);
     command.arg("--kubeconfig").arg(&world.cluster.kubeconfig).args(arguments);
     command.env("HOME", &home).env_remove("KUBECONFIG");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use fake_k8s::process::images::{ImageFile, ImageRoot, ImageTable};
 
-use crate::binaries::{self, CATALOGUE, Error, Installed};
+use crate::binaries::s3::{self, S3Server};
+use crate::binaries::{self, CATALOGUE, Error, Installed, catalogue};
 use crate::cases::Case;
 
 /// The image of our own operator in this lane.
@@ -25,7 +26,9 @@ pub struct Programs {
     /// The built operator.
     pub operator: PathBuf,
     /// The S3 server.
-    pub minio: PathBuf,
+    pub s3: S3Server,
+    /// kubectl, where there is one or Go can build it.
+    pub kubectl: Option<PathBuf>,
     /// The server of GCS, if the case names it.
     pub gcs: Option<PathBuf>,
     /// The server of ABS, if the case names it.
@@ -66,10 +69,11 @@ fn locate_where(is_wanted: impl Fn(&str) -> bool, report: binaries::Report<'_>) 
     }
     let system = binaries::etcd_of_the_system().filter(|system| is_wanted(&system.version));
     etcds.extend(system.filter(|system| etcds.iter().all(|etcd| etcd.version != system.version)));
-    let minio = only_program("minio", report)?;
+    let s3 = s3::server(report)?;
+    let kubectl = binaries::kubectl(report)?;
     let gcs = is_wanted(GCS).then(|| only_program("fake-gcs-server", report)).transpose()?;
     let abs = is_wanted(ABS).then(|| only_program("azurite", report)).transpose()?;
-    Ok(Programs { operator, minio, gcs, abs, etcds })
+    Ok(Programs { operator, s3, kubectl, gcs, abs, etcds })
 }
 
 /// The case with the system's etcd in the place of the versions that it names, when these cannot be built for want of Go.
@@ -86,9 +90,7 @@ pub fn with_etcd_of_the_system(error: &anyhow::Error, case: &Case) -> Option<Cas
 
 /// The one program of the one version of a package.
 fn only_program(name: &str, report: binaries::Report<'_>) -> anyhow::Result<PathBuf> {
-    let package = CATALOGUE.iter().find(|package| package.name == name);
-    let package = package.with_context(|| format!("there is no {name} in the catalogue"))?;
-    let installed = binaries::locate(name, package.version, report)?;
+    let installed = binaries::locate(name, catalogue::only(name)?.version, report)?;
     Ok(installed.program(name).with_context(|| format!("the package {name} has no program of this name"))?.to_owned())
 }
 

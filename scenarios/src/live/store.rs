@@ -70,7 +70,7 @@ impl Stores {
     /// When one does not come up.
     pub async fn start(programs: &Programs, data: &Path, logs: &Path) -> anyhow::Result<Self> {
         let keys = Keys { user: random_word()?, password: random_word()?, abs_key: abs::key(&random_word()?) };
-        let mut commands = vec![(StorageKind::S3, s3::command(&programs.minio, &data.join("s3"), &keys)?)];
+        let mut commands = vec![(StorageKind::S3, s3::command(&programs.s3, &data.join("s3"), &keys)?)];
         if let Some(program) = &programs.gcs {
             commands.push((StorageKind::Gcs, gcs::command(program)));
         }

@@ -1,7 +1,7 @@
 //! Everything that a case runs against, inside the sandbox: the Kubernetes API with its kubelets, the object
 //! stores, the operator.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub struct World {
     pub operator: Operator,
     /// The object stores.
     pub store: Stores,
+    /// The kubectl that a user would have.
+    pub kubectl: Option<PathBuf>,
 }
 
 impl World {
@@ -55,7 +57,7 @@ impl World {
             cluster.shared.run(|now, server| server.handle(now, &create))?;
         }
         let store = Stores::start(programs, &data, logs).await?;
-        let world = Self { cluster, operator, store };
+        let world = Self { cluster, operator, store, kubectl: programs.kubectl.clone() };
         world.handle(&Request::create(ResourceName::core("secrets"), NAMESPACE, world.store.secret()))?;
         let start = Instant::now();
         let served = |server: &Server| {
