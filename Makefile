@@ -3,7 +3,7 @@ CARGO ?= cargo
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SEEDS ?= 500
 
-.PHONY: help demo test tools binaries lint sim zoo scenarios chart crds bench
+.PHONY: help demo up test tools binaries lint sim zoo scenarios chart crds bench
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -13,13 +13,18 @@ demo: ## From nothing to a healthy etcd, a backup and a restore, with real etcd 
 	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
 	$(TARGET_DIR)/debug/scenarios demo
 
+up: ## A Kubernetes API with the operator and an S3 server to play with, until Ctrl-C.
+	@.ci/tools demo
+	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
+	$(TARGET_DIR)/debug/scenarios up
+
 test: tools ## Everything that CI runs, each stage with its time.
 	.ci/test
 
 tools: ## Installs what the build needs: protoc, iproute2, Go. Says what it cannot install.
 	@.ci/tools
 
-binaries: tools ## Builds the real etcd 3.2 to 3.7, MinIO, helm and kubectl, once per machine.
+binaries: tools ## Builds the real etcd 3.2 to 3.7, the object stores, helm and kubectl, once per machine.
 	$(CARGO) run --locked -p scenarios --bin binaries -- --all
 
 lint: tools ## Formatting, clippy, dependencies, documentation.

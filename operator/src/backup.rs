@@ -348,6 +348,7 @@ impl Pass<'_> {
             backup = write(self.ports, self.key, &backup, marked).await?;
         }
         let (mut gone, failures) = apply::remove(&bucket, &chosen.remove, self.context.fence.as_deref()).await;
+        tell(self.ports, self.key, &backup, news::deleted(&gone).as_slice()).await;
         gone.extend(chosen.vanished);
         let failures: Vec<_> = failures.iter().map(ToString::to_string).collect();
         self.retained(&backup, &gone, &failures).await
@@ -363,8 +364,6 @@ impl Pass<'_> {
         let previous = backup.status.clone().unwrap_or_default();
         let status = status::retained(&previous, self.desired, gone, failures, now);
         let written = write(self.ports, self.key, backup, status).await?;
-        let deleted = news::deleted(gone);
-        tell(self.ports, self.key, &written, deleted.as_slice()).await;
         let next = self.next(&written, now);
         let again = (!failures.is_empty()).then_some(REMOVE_AGAIN_AFTER);
         Ok(Next { after: next.after.into_iter().chain(again).min() })

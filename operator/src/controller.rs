@@ -7,11 +7,12 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::api::{ClusterPhase, EtcdCluster, EtcdRestore, labels};
+use crate::api::{ClusterPhase, EtcdBackup, EtcdCluster, EtcdRestore, labels};
 use crate::backup::{self, BackupContext, BackupError};
 use crate::cache::{Cache, Change};
 use crate::leadership::{self, Candidate};
@@ -168,6 +169,7 @@ impl Process {
             cache: self.cache.clone(),
             settings: self.options.settings.clone(),
             part_bytes: self.options.part_bytes,
+            clusterwide: self.options.clusterwide,
             legacy_alive: self.fences[&target.controller].legacy_lock(),
         };
         let fence = self.fences[&target.controller].clone();
@@ -183,7 +185,13 @@ impl Process {
     async fn next(&mut self) -> Happening {
         let now = self.ports.clock.monotonic();
         let follower = self.options.controllers.iter().any(|&controller| !self.is_leader(controller));
-        let due = self.queues.values().filter_map(Queue::next_due).min().map_or(IDLE_PERIOD, |due| due - now);
+        // A queue whose places are all taken waits for a pass to end, and one without its caches for a watch: both wake us.
+        let synced = WATCHED.iter().all(|&kind| self.cache().is_synced(kind));
+        let has_place = |controller: Controller| {
+            synced && self.in_flight.get(&controller).copied().unwrap_or(0) < passes_max(controller)
+        };
+        let able = self.queues.iter().filter(|(controller, _)| has_place(**controller));
+        let due = able.filter_map(|(_, queue)| queue.next_due()).min().map_or(IDLE_PERIOD, |due| due - now);
         // What is due is not started without the lease: to look more often than this would be to spin.
         let wait = if follower { FOLLOWER_PERIOD } else { due.clamp(SignedDuration::ZERO, IDLE_PERIOD) };
         let timer = self.ports.clock.sleep(wait);
@@ -367,6 +375,8 @@ async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> Pass
     let key = &target.key;
     let kubernetes = &context.ports.kubernetes;
     let read = |error: KubernetesError| (FailureReason::KubernetesRead, error.to_string());
+    // The scope may have been changed since the target was queued: then the object is another operator's.
+    let is_theirs = |meta: &ObjectMeta| labels::is_clusterwide(meta.annotations.as_ref()) != context.clusterwide;
     let backup_context = || BackupContext {
         legacy_alive: context.legacy_alive.clone(),
         part_bytes: context.part_bytes,
@@ -377,12 +387,14 @@ async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> Pass
             reconcile::reconcile(context, key).await.map_err(|error| (error.reason(), chain(&error)))
         }
         Controller::Backup => {
-            let Some(found) = kubernetes.get_typed(key).await.map_err(read)? else { return Ok(None) };
+            let found = kubernetes.get_typed::<EtcdBackup>(key).await.map_err(read)?;
+            let Some(found) = found.filter(|found| !is_theirs(&found.metadata)) else { return Ok(None) };
             let next = backup::reconcile(&context.ports, key, found, &backup_context()).await;
             next.map(|next| next.after).map_err(|error| (backup_failure(&error), chain(&error)))
         }
         Controller::Restore => {
-            let Some(found) = kubernetes.get_typed(key).await.map_err(read)? else { return Ok(None) };
+            let found = kubernetes.get_typed::<EtcdRestore>(key).await.map_err(read)?;
+            let Some(found) = found.filter(|found| !is_theirs(&found.metadata)) else { return Ok(None) };
             let next = restore::reconcile(&context.ports, key, found, &backup_context()).await;
             next.map(|next| next.after).map_err(|error| (backup_failure(&error), chain(&error)))
         }

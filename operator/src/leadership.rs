@@ -83,17 +83,27 @@ pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, f
     let mut sighting = Sighting::default();
     let mut legacy_due = ports.clock.monotonic();
     let mut legacy = LegacySighting::default();
+    // A lock that could not be read yet is not one that is not there.
+    let mut looked = false;
     loop {
-        if ports.clock.monotonic() >= legacy_due
-            && let Ok(lock) = legacy_lock(&ports, &candidate, controller, &mut legacy).await
-        {
-            if let Some(lock) = &lock {
-                tracing::warn!(%lock, "the archived operator is alive; doing nothing until its lock expires");
+        if ports.clock.monotonic() >= legacy_due {
+            match legacy_lock(&ports, &candidate, controller, &mut legacy).await {
+                Ok(lock) => {
+                    if let Some(lock) = &lock {
+                        tracing::warn!(%lock, "the archived operator is alive; doing nothing until its lock expires");
+                    }
+                    // A fresh lock is looked at often: it expires in seconds once the archived operator is gone.
+                    let period = if lock.is_some() { RETRY_PERIOD } else { LEGACY_PERIOD };
+                    legacy_due = ports.clock.monotonic() + period;
+                    fence.set_legacy_lock(lock);
+                    looked = true;
+                }
+                Err(error) => tracing::warn!(%error, "the archived operator's lock cannot be read"),
             }
-            // A fresh lock is looked at often: it expires in seconds once the archived operator is gone.
-            let period = if lock.is_some() { RETRY_PERIOD } else { LEGACY_PERIOD };
-            legacy_due = ports.clock.monotonic() + period;
-            fence.set_legacy_lock(lock);
+        }
+        if !looked {
+            ports.clock.sleep(RETRY_PERIOD).await;
+            continue;
         }
         match try_once(&ports, &candidate, controller, &mut sighting).await {
             Ok(Some(until)) => fence.extend(until),

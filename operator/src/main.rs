@@ -71,6 +71,7 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Object stores, with the platform's credentials from the environment.
+#[allow(clippy::disallowed_methods, reason = "here is where the environment is read")]
 fn stores() -> ObjectStores {
     let ours = |name: &str| ENVIRONMENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let variables =

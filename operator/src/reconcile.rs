@@ -8,7 +8,7 @@
 use jiff::SignedDuration;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::api::{EtcdCluster, EtcdClusterStatus};
+use crate::api::{EtcdCluster, EtcdClusterStatus, labels};
 use crate::apply::{Applier, ApplyError, event};
 use crate::cache::Cache;
 use crate::model::{Desired, Observed};
@@ -30,6 +30,8 @@ pub struct Context {
     pub settings: Settings,
     /// Bytes of each part of an upload.
     pub part_bytes: usize,
+    /// Whether this process is for the objects whose scope annotation says `clusterwide`, or for the others.
+    pub clusterwide: bool,
     /// Whether a lock of the archived operator is fresh.
     pub legacy_alive: Option<String>,
 }
@@ -95,15 +97,20 @@ struct Look {
 /// See [`ReconcileError`]: whatever was not done is found again by the next pass.
 pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<SignedDuration>, ReconcileError> {
     let cached = View::cached(&context.cache.lock().unwrap_or_else(PoisonError::into_inner), key);
-    let Some(view) = cached else { return Ok(None) };
+    // The scope may have been changed since the target was queued: then the object is another operator's.
+    let is_ours =
+        |view: &View| labels::is_clusterwide(view.cluster.metadata.annotations.as_ref()) == context.clusterwide;
+    let Some(view) = cached.filter(is_ours) else { return Ok(None) };
     let glance = look(context, view).await?;
     if glance.plan.steps.is_empty() && new_status(context, &glance).is_none() {
         return Ok(Some(glance.plan.poll_after()));
     }
     let read = View::read(context.ports.kubernetes.as_ref(), key).await.map_err(ReconcileError::Read)?;
-    let Some(view) = read else { return Ok(None) };
+    let Some(view) = read.filter(is_ours) else { return Ok(None) };
     let look = look(context, view).await?;
-    write_status(context, &look).await?;
+    if let Some(status) = write_status(context, &look).await? {
+        tell(context, key, &look, &status).await;
+    }
     if let Ok(desired) = &look.desired {
         apply(context, desired, &look).await?;
     }
@@ -139,11 +146,23 @@ fn new_status(context: &Context, look: &Look) -> Option<EtcdClusterStatus> {
 }
 
 /// Writes what was found and what must be remembered, before anything is done.
-async fn write_status(context: &Context, look: &Look) -> Result<(), ReconcileError> {
-    let Some(status) = new_status(context, look) else { return Ok(()) };
-    let cluster = EtcdCluster { status: Some(status), ..look.view.cluster.as_ref().clone() };
+async fn write_status(context: &Context, look: &Look) -> Result<Option<EtcdClusterStatus>, ReconcileError> {
+    let Some(status) = new_status(context, look) else { return Ok(None) };
+    let cluster = EtcdCluster { status: Some(status.clone()), ..look.view.cluster.as_ref().clone() };
     let written = context.ports.kubernetes.replace_status(&cluster.into_object()).await;
-    written.map(drop).map_err(ReconcileError::Status)
+    written.map(|_| Some(status)).map_err(ReconcileError::Status)
+}
+
+/// Tells what turned in the status that was just written.
+async fn tell(context: &Context, key: &ObjectKey, look: &Look, status: &EtcdClusterStatus) {
+    let uid = look.view.cluster.metadata.uid.as_deref().unwrap_or_default();
+    let about = About { kind: Kind::EtcdCluster, key, uid };
+    for news in status::news::news(&look.previous.conditions, &status.conditions) {
+        if news.warning {
+            tracing::warn!(cluster = %key, reason = news.reason, "{}", news.message);
+        }
+        recorder::tell(&context.ports, &about, &news).await;
+    }
 }
 
 async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), ReconcileError> {

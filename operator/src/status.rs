@@ -4,6 +4,7 @@
 //! to the previous one when nothing changed, so that a converged cluster writes nothing.
 
 mod cluster_conditions;
+pub mod news;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

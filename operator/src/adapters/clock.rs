@@ -41,6 +41,7 @@ impl Clock for SystemClock {
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
+    #[allow(clippy::disallowed_methods, reason = "this is the port's adapter")]
     fn bits(&self) -> u64 {
         rand::random()
     }

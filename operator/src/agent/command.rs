@@ -60,8 +60,19 @@ pub struct Run {
     pub seen: String,
     /// The member has data already: an empty directory means that it is lost.
     pub expect_data: bool,
+    /// What the pod's own name has to resolve to before etcd is started; none: etcd asks itself.
+    pub own_name: Option<OwnName>,
     /// etcd with its arguments.
     pub etcd: Vec<String>,
+}
+
+/// The pod's own name, which etcd resolves when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnName {
+    /// The name.
+    pub host: String,
+    /// Seconds that it may take to resolve; the container ends when they are over.
+    pub within_seconds: u64,
 }
 
 impl Command {
@@ -94,6 +105,9 @@ impl Command {
                 args.word("run").flag("data-dir", &run.data_dir).flag("seen", &run.seen);
                 if run.expect_data {
                     args.word("--expect-data");
+                }
+                if let Some(own) = &run.own_name {
+                    args.flag("own-name", &own.host).flag("resolves-within", &own.within_seconds.to_string());
                 }
                 args.rest(&run.etcd)
             }
@@ -129,17 +143,28 @@ impl Command {
                 }))
             }
             "run" => {
-                let mut flags = Flags::parse(rest, &["data-dir", "seen"], &["expect-data"])?;
+                let mut flags =
+                    Flags::parse(rest, &["data-dir", "seen", "own-name", "resolves-within"], &["expect-data"])?;
                 Ok(Self::Run(Run {
                     data_dir: flags.value("data-dir")?,
                     seen: flags.value("seen")?,
                     expect_data: flags.is_set("expect-data"),
+                    own_name: parse_own_name(&mut flags)?,
                     etcd: flags.program()?,
                 }))
             }
             other => Err(format!("unknown subcommand `{other}`: must be install, fetch, restore or run")),
         }
     }
+}
+
+fn parse_own_name(flags: &mut Flags) -> Result<Option<OwnName>, String> {
+    let Some(host) = flags.optional("own-name") else { return Ok(None) };
+    let seconds = flags.value("resolves-within")?;
+    let within_seconds = seconds.parse();
+    let within_seconds =
+        within_seconds.map_err(|_| format!("--resolves-within must be a number of seconds, and is `{seconds}`"))?;
+    Ok(Some(OwnName { host, within_seconds }))
 }
 
 fn parse_fetch(args: &[String]) -> Result<Fetch, String> {
@@ -274,6 +299,8 @@ mod tests {
             "agent run --data-dir d --seen s --expectdata -- etcd",
             "agent run --data-dir d --seen s --expect-data=false -- etcd",
             "agent run --data-dir d --seen s",
+            "agent run --data-dir d --seen s --own-name a -- etcd",
+            "agent run --data-dir d --seen s --own-name a --resolves-within soon -- etcd",
             "agent run --data-dir d --seen s --",
             "agent fetch --storage-type FTP --bucket b --key k --size 1 --sha256 0 --to t --data-dir d",
             "agent fetch --storage-type S3 --bucket b --key k --size -1 --sha256 0 --to t --data-dir d",
@@ -304,9 +331,12 @@ mod tests {
             (text(), text(), text(), program()).prop_map(|(data_dir, snapshot, seen, tool)| {
                 Command::Restore(Restore { data_dir, snapshot, seen, tool })
             }),
-            (text(), text(), any::<bool>(), program()).prop_map(|(data_dir, seen, expect_data, etcd)| Command::Run(
-                Run { data_dir, seen, expect_data, etcd }
-            )),
+            (text(), text(), any::<bool>(), prop::option::of((text(), any::<u64>())), program()).prop_map(
+                |(data_dir, seen, expect_data, own_name, etcd)| {
+                    let own_name = own_name.map(|(host, within_seconds)| OwnName { host, within_seconds });
+                    Command::Run(Run { data_dir, seen, expect_data, own_name, etcd })
+                }
+            ),
         ]
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::ToSocketAddrs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
-use super::command::{Command, Fetch, Restore, Run};
+use super::command::{Command, Fetch, OwnName, Restore, Run};
 use super::directory::{Directory, FileSink};
 use super::fetch::fetch;
 use super::guard::DATA_LOST_EXIT_CODE;
@@ -142,6 +143,9 @@ fn run_tool(program: &str, args: &[String]) -> Result<(), String> {
 }
 
 fn run_etcd(command: &Run) -> Result<String, Failure> {
+    if let Some(own) = &command.own_name {
+        wait_for(own)?;
+    }
     prepare(command, &Disk).map_err(|error| match error {
         RunError::DataLost(lost) => Failure::data_lost(lost.to_string()),
         error @ RunError::Disk { .. } => Failure::other(error.to_string()),
@@ -150,6 +154,22 @@ fn run_etcd(command: &Run) -> Result<String, Failure> {
     // Returns only when it failed.
     let error = std::process::Command::new(program).args(args).exec();
     Err(Failure::other(format!("cannot start {program}: {error}")))
+}
+
+/// Waits until the pod's own name resolves: the headless Service's record comes some time after the pod, and etcd gives up
+/// sooner than a slow DNS.
+#[allow(clippy::disallowed_methods, reason = "the agent is the first process of a real container")]
+fn wait_for(own: &OwnName) -> Result<(), Failure> {
+    let began = std::time::Instant::now();
+    while (own.host.as_str(), 0).to_socket_addrs().is_err() {
+        if began.elapsed().as_secs() >= own.within_seconds {
+            let OwnName { host, within_seconds } = own;
+            let why = format!("{host} did not resolve within {within_seconds} s (spec.pod.DNSTimeoutInSecond)");
+            return Err(Failure::other(why));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    Ok(())
 }
 
 /// An error with its causes, unless it tells them itself.

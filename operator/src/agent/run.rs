@@ -68,7 +68,7 @@ mod tests {
 
     fn run(expect_data: bool) -> Run {
         let etcd = vec!["etcd".to_owned()];
-        Run { data_dir: "/v/data".to_owned(), seen: "/opt/seen".to_owned(), expect_data, etcd }
+        Run { data_dir: "/v/data".to_owned(), seen: "/opt/seen".to_owned(), expect_data, own_name: None, etcd }
     }
 
     #[test]

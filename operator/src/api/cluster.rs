@@ -120,7 +120,8 @@ pub struct PodPolicy {
     /// Security context of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurityContext>,
-    /// Seconds that a pod may wait for its own name to resolve; 0 is for ever.
+    /// Seconds that a pod may wait for its own name to resolve before its container ends and is started again; 0 is for
+    /// ever. A change takes effect at the next start of a pod.
     #[serde(rename = "DNSTimeoutInSecond", default, skip_serializing_if = "is_default")]
     pub dns_timeout_in_second: i64,
     /// Domain put after `.svc` in the URLs of the members, such as `.cluster.local`.

@@ -157,6 +157,12 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
+/// Whether a condition says something else than before; its words aside. What an event is for.
+pub fn turned(before: &[Condition], after: &[Condition], type_: &str) -> bool {
+    let says = |conditions| find(conditions, type_).map(|condition| (condition.status, condition.reason.clone()));
+    says(before) != says(after)
+}
+
 /// The API keeps whole seconds; a fraction would make what was read back differ from what was written.
 fn seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("the whole second of a timestamp is one"))

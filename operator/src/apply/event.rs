@@ -84,10 +84,7 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
                 _ => format!("The dead member {name} is being replaced"),
             },
         ),
-        Step::PatchImage { name, version, image, .. } => {
-            let _ = image;
-            ("MemberUpgraded", format!("Member {name} upgraded to {version}"))
-        }
+        Step::PatchImage { name, version, .. } => ("MemberUpgraded", format!("Member {name} upgraded to {version}")),
         Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
         Step::MoveLeader { from, to_name, .. } => ("LeaderMoved", format!("Leadership moved from {from} to {to_name}")),
         Step::DeletePod { name, why, .. } => ("PodDeleted", format!("Pod {name} deleted: {}", pod_deletion(*why))),

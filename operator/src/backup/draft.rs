@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, RestoreCondition};
-use crate::api::conditions::{complete, find, set};
+use crate::api::conditions::{complete, set};
 use crate::api::{EtcdBackupStatus, EtcdRestoreStatus};
 
 /// A status with conditions of one set.
@@ -53,10 +53,4 @@ impl<S: Conditioned> Draft<S> {
     pub fn set(&mut self, condition: S::Kind, status: ConditionStatus, message: &str) {
         set(self.status.parts().1, &condition, status, message, self.generation, self.now);
     }
-}
-
-/// Whether a condition says something else than before; its words aside. What an event is for.
-pub fn turned(before: &[Condition], after: &[Condition], type_: &str) -> bool {
-    let says = |conditions| find(conditions, type_).map(|condition| (condition.status, condition.reason.clone()));
-    says(before) != says(after)
 }

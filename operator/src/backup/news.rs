@@ -3,9 +3,8 @@
 //! A transition is told when it happens and not again while it lasts: a store that refuses every attempt for a day is
 //! one event, and the attempts are counted in status.
 
-use super::draft::turned;
 use crate::api::conditions::reason::BackupSucceededReason as Why;
-use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, find};
+use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, find, turned};
 use crate::api::{BackupPhase, EtcdBackupStatus};
 use crate::recorder::News;
 

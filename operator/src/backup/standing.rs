@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::validate::{Desired, validate};
 use crate::api::{EtcdBackup, labels};
+use crate::ports::clock::deadline;
 use crate::ports::{Clock, Fence, ObjectKey, Ports};
 
 /// How often a run looks whether it may go on. A quorum read of one object, of four runs at most.
@@ -72,10 +73,14 @@ impl<'a> Standing<'a> {
         self.holds_lease()?;
         let Some(begun_for) = &self.begun_for else { return Ok(()) };
         let key: &ObjectKey = &begun_for.desired.key;
-        match begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key).await {
-            Ok(Some(now)) => begun_for.compare(&now),
-            Ok(None) => Err(Stop::Deleted),
-            Err(_) => Ok(()),
+        let look = begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key);
+        let looked = deadline(self.clock, LOOK_PERIOD, look).await;
+        // A look takes time, and the lease may be over by now.
+        self.holds_lease()?;
+        match looked {
+            Ok(Ok(Some(now))) => begun_for.compare(&now),
+            Ok(Ok(None)) => Err(Stop::Deleted),
+            Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::etcd::{METRICS_PORT, etcd_command, flags_as_env, restore_command};
 use super::probe::set_probes;
 use super::{InitialState, MemberStart, metadata, template_hash};
-use crate::agent::command::{Command, Fetch, Restore, Run};
+use crate::agent::command::{Command, Fetch, OwnName, Restore, Run};
 use crate::api::labels::{
     ANNOTATION_ETCD_VERSION, ANNOTATION_POD_TEMPLATE_HASH, LABEL_CLUSTER, Role, is_reserved_label, member_labels,
 };
@@ -213,6 +213,13 @@ fn restore_container(desired: &Desired, start: &MemberStart<'_>) -> Container {
     }
 }
 
+/// For how long the agent waits for the pod's own name, if the spec limits that; without a limit etcd and the kubelet go on
+/// trying for ever.
+fn own_name(desired: &Desired, start: &MemberStart<'_>) -> Option<OwnName> {
+    let within_seconds = u64::try_from(desired.pod.dns_timeout_in_second).ok().filter(|seconds| *seconds > 0)?;
+    Some(OwnName { host: super::address(desired, start.name).host(), within_seconds })
+}
+
 fn etcd_container(desired: &Desired, start: &MemberStart<'_>) -> Container {
     let etcd = etcd_command(desired, start);
     let (env, _) = user_env(desired, &etcd);
@@ -221,6 +228,7 @@ fn etcd_container(desired: &Desired, start: &MemberStart<'_>) -> Container {
         seen: SEEN_FILE.to_owned(),
         // A seed of a restored lineage finds what `restore` made, or must not start.
         expect_data: start.expect_data || start.restore.is_some(),
+        own_name: own_name(desired, start),
         etcd,
     });
     let mut mounts = vec![mount(DATA_VOLUME, VOLUME_DIR), mount(AGENT_VOLUME, AGENT_DIR)];

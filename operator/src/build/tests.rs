@@ -92,6 +92,11 @@ fn every_field_of_the_pod_policy_takes_effect() {
     }
     let env = &pod["spec"]["containers"][0]["env"];
     assert_eq!(*env, json!([{"name": "ETCD_HEARTBEAT_INTERVAL", "value": "200"}]));
+    let command = pod["spec"]["containers"][0]["command"].as_array().unwrap().clone();
+    let at = command.iter().position(|word| word == "--own-name").unwrap();
+    assert_eq!(command[at + 1..at + 4], [json!("c-a.c.ns.svc.cluster.local"), json!("--resolves-within"), json!("7")]);
+    let unlimited = pod_json(&with_policy(|policy| policy["DNSTimeoutInSecond"] = json!(0)));
+    assert!(!unlimited.to_string().contains("--own-name"));
     assert_eq!(client_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2379");
     assert_eq!(peer_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2380");
 }

@@ -123,10 +123,12 @@ fn has_nothing(pass: &Pass<'_>, lineage: &Lineage, seed: &str, etcd: &EtcdObserv
     let volume = own_volume(pass, seed, &lineage.token);
     match own_pod(pass, seed, &lineage.token) {
         // Pods are created before their volumes: an older volume has had another pod.
-        Some(pod) if pod.never_ran => volume.is_none_or(|volume| volume.created_at >= pod.created_at),
+        // And one that ended was refused by its kubelet, after it had run perhaps.
+        Some(pod) if pod.never_ran && !pod.terminal => volume.is_none_or(|volume| volume.created_at >= pod.created_at),
         Some(pod) => {
             let fails = pod.why_not_running.as_ref().is_some_and(|why| why.contains("CrashLoopBackOff"));
-            fails && !pod.running && !pod.data_lost
+            // What it wrote before it began to crash is on its volume: `raise` gives it the new spec instead.
+            fails && !pod.running && !pod.data_lost && volume.is_none()
         }
         None => volume.is_none(),
     }
@@ -140,10 +142,13 @@ fn own_volume<'a>(pass: &Pass<'a>, name: &str, token: &str) -> Option<&'a Volume
     pass.volume(name).filter(|volume| volume.ours && volume.lineage.as_deref() == Some(token))
 }
 
-/// Why the disk of a seed is gone. Without volumes, pods are created in order: a later one proves that this one existed.
+fn is_there(pass: &Pass<'_>, name: &str, token: &str) -> bool {
+    own_pod(pass, name, token).is_some() || own_volume(pass, name, token).is_some()
+}
+
+/// Why the disk of a seed is gone.
 ///
-/// Remaining race: the last seed's pod (without volumes), or pod and volume of a seed together, can be gone without
-/// leaving a trace. It is then started anew under its name before the formation is recorded; the client Service is closed
+/// Remaining race: all that the last seed has can be gone without leaving a trace. It is then started anew under its name before the formation is recorded; the client Service is closed
 /// until then.
 fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> Option<&'static str> {
     let (pod, volume) = (own_pod(pass, seed, token), own_volume(pass, seed, token));
@@ -155,9 +160,11 @@ fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> 
         (Storage::Volume(_), None, Some(volume)) if volume.deleting => Some("its volume was deleted"),
         (Storage::Volume(_), Some(pod), None) if pod.node.is_some() => Some("its volume is gone"),
         (Storage::EmptyDir, Some(pod), _) if pod.terminal => Some("its pod ended"),
-        (Storage::EmptyDir, None, _) if later.iter().any(|later| own_pod(pass, later, token).is_some()) => {
-            Some("its pod is gone")
-        }
+        // Objects are made in order and the first failure ends the pass: those of a later seed prove that these were there.
+        (_, None, None) if later.iter().any(|later| is_there(pass, later, token)) => match pass.desired.storage {
+            Storage::Volume(_) => Some("its pod and its volume are gone"),
+            Storage::EmptyDir => Some("its pod is gone"),
+        },
         _ => None,
     }
 }
@@ -177,7 +184,8 @@ fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
 /// Makes what is missing of the seeds, all of them at once. A seed that lost its disk gets no second one: it would come
 /// back without what it has said yes to.
 pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&RestoreWanted>) {
-    let mut terminal = None;
+    let (mut terminal, mut outdated) = (None, None);
+    let (image, template) = (pass.desired.image(), build::template_hash(&pass.desired));
     let lost = lost_seeds(pass, lineage);
     for seed in &lineage.seeds {
         if let Some(why) = lost.get(seed.as_str()) {
@@ -192,6 +200,13 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             Some(pod) if pod.deleting => pass.wait(Waiting::ObjectGone { kind: "Pod", name: seed.clone() }),
             Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
             Some(pod) if !pod.running => {
+                let is_outdated =
+                    pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template);
+                // On its volume it may have data that counts, and nobody else can give it the corrected spec: the pod that
+                // takes its place expects data, and says so if there is none.
+                if restore.is_none() && volume.is_some_and(|volume| !volume.deleting) && is_outdated {
+                    outdated = outdated.or(Some(pod));
+                }
                 pass.wait(Waiting::PodStart {
                     pod: seed.clone(),
                     why: pod.why_not_running.clone().unwrap_or_default(),
@@ -217,9 +232,10 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             pass.steps.push(Step::CreateVolume(Box::new(volume)));
         }
     }
-    if let Some(pod) = terminal {
+    let ended = terminal.map(|pod| (pod, PodDeletion::Terminal));
+    if let Some((pod, why)) = ended.or(outdated.map(|pod| (pod, PodDeletion::Outdated))) {
         let (name, uid) = (pod.name.clone(), pod.uid.clone());
-        pass.steps.push(Step::DeletePod { name, uid, why: PodDeletion::Terminal });
+        pass.steps.push(Step::DeletePod { name, uid, why });
     }
 }
 

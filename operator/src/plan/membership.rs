@@ -122,12 +122,16 @@ pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     let log = members.leader_status().map_or(0, |status| status.raft_index);
     if behind > LEARNER_LAG_MAX.min(log / 10) {
         let left = learner::patience(pass, members, learner);
-        if left.is_some_and(|left| left <= SignedDuration::ZERO) {
+        let overdue = left.is_some_and(|left| left <= SignedDuration::ZERO);
+        if overdue && behind > log / 10 {
             return remove(pass, members, safety, learner, MemberRemoval::NeverCaughtUp);
         }
-        let seconds = in_minutes(left.unwrap_or_default());
-        pass.wait(Waiting::LearnerSync { member: learner.name.clone(), behind, seconds });
-        return ControlFlow::Continue(());
+        if !overdue {
+            let seconds = in_minutes(left.unwrap_or_default());
+            pass.wait(Waiting::LearnerSync { member: learner.name.clone(), behind, seconds });
+            return ControlFlow::Continue(());
+        }
+        // As good as etcd asks for, and under this load never better: etcd refuses it if it is not.
     }
     let step = Step::PromoteMember {
         name: learner.name.clone(),

@@ -1,9 +1,8 @@
 //! What is new in the status of an EtcdRestore, as an event. Pure; a transition is told once.
 
 use crate::api::conditions::reason::{RestoreReconcilingReason as Doing, RestoreSucceededReason as Why};
-use crate::api::conditions::{Condition, ConditionKind, ConditionStatus, RestoreCondition, find};
+use crate::api::conditions::{Condition, ConditionKind, ConditionStatus, RestoreCondition, find, turned};
 use crate::api::{EtcdRestoreStatus, RestoreRunPhase};
-use crate::backup::draft::turned;
 use crate::recorder::News;
 
 const SUCCEEDED: &str = "RestoreSucceeded";

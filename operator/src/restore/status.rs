@@ -84,6 +84,10 @@ impl Turn<'_> {
         // So that an EtcdCluster that is created again is born from the snapshot, and not empty first.
         let phase = match waiting {
             Waiting::Cluster { verified: true, .. } => RestoreRunPhase::Verified,
+            // Says nothing about the restore: another phase would call off what the EtcdCluster has begun.
+            Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => {
+                self.previous.phase.unwrap_or(RestoreRunPhase::Pending)
+            }
             _ => RestoreRunPhase::Pending,
         };
         draft.open(phase, Ready::Waiting, Reconciling::Waiting, why, &message);

@@ -21,7 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("validate", &["api", "model", "build", "plan::reason", "plan::Unsafe"]),
     ("plan", &["api", "model", "build"]),
-    ("status", &["api", "model", "plan"]),
+    ("status", &["api", "model", "plan", "recorder"]),
     ("ports", &["api", "model"]),
     ("observe", &["api", "model", "ports", "build", "cache", "agent::guard", "agent::DATA_LOST_EXIT_CODE"]),
     ("recorder", &["api", "ports"]),
@@ -67,7 +67,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 /// Inside `backup` and `restore`, the stages have the same names and the same rights as those of the cluster: these
 /// decide, and may know the types of the ones that act and of the ports, but call nothing of them.
 pub const DECIDING: &[&str] =
-    &["validate", "plan", "status", "build", "retention", "schedule", "naming", "record", "manifest"];
+    &["validate", "plan", "status", "build", "retention", "schedule", "names", "draft", "news", "manifest"];
 const ACTING: &[&str] = &["observe", "apply", "reconcile", "transfer", "agent"];
 
 /// Modules that speak to the outside with the production clients: only the process that is shipped has them.

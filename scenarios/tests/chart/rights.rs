@@ -68,7 +68,7 @@ const USES: &[Use] = &[
     ("get", RESTORES, Managed, "controller.rs",
         "let Some(found) = kubernetes.get_typed(key).await.map_err(read)? else { return Ok(None) }; let next = restore::reconcile("),
     ("get", BACKUPS, Managed, "backup.rs", "self.ports.kubernetes.get_typed::<EtcdBackup>(self.key)"),
-    ("get", BACKUPS, Managed, "backup/standing.rs", "self.ports.kubernetes.get_typed::<EtcdBackup>(key)"),
+    ("get", BACKUPS, Managed, "backup/standing.rs", "begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key)"),
     ("get", "pods", Managed, "apply.rs", "self.ports.kubernetes.get(Kind::Pod, &self.key(name))"),
 
     // Only without --agent-image.

@@ -81,12 +81,30 @@ fn a_restore_tool_that_fails_is_named() {
 }
 
 #[test]
+fn a_name_that_does_not_resolve_in_time_ends_the_container_before_anything_is_touched() {
+    let scratch = Scratch::new("name");
+    let command = Run {
+        data_dir: format!("{}/data", scratch.0),
+        seen: format!("{}/seen", scratch.0),
+        expect_data: false,
+        own_name: Some(OwnName { host: "no such name".to_owned(), within_seconds: 0 }),
+        etcd: vec!["/bin/false".to_owned()],
+    };
+    let failure = run_etcd(&command).unwrap_err();
+    assert_eq!(failure.code, 1);
+    let why = "no such name did not resolve within 0 s (spec.pod.DNSTimeoutInSecond)";
+    assert_eq!(failure.message, why);
+    assert_eq!(Disk.list(&scratch.0).unwrap(), Some(Vec::new()));
+}
+
+#[test]
 fn etcd_is_not_started_on_an_empty_directory_where_data_is_expected() {
     let scratch = Scratch::new("run");
     let command = Run {
         data_dir: format!("{}/data", scratch.0),
         seen: format!("{}/seen", scratch.0),
         expect_data: true,
+        own_name: Some(OwnName { host: "localhost".to_owned(), within_seconds: 60 }),
         etcd: vec!["/bin/false".to_owned()],
     };
     let failure = run_etcd(&command).unwrap_err();

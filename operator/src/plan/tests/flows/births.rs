@@ -228,6 +228,50 @@ fn pods_that_only_crash_follow_a_corrected_spec() {
     assert_eq!(world.attempt(), 2);
 }
 
+/// It may have served before: its data is kept, and shows when it runs under the corrected spec.
+#[test]
+fn members_that_formed_unseen_and_crash_since_are_corrected_on_their_volumes() {
+    let mut world = World::formed_unseen(3, true);
+    let seeds = world.seeds();
+    world.operator_cut = true;
+    world.run_passes(1);
+    world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+    seeds.iter().for_each(|seed| world.kill_pod(seed));
+    world.run_passes(3);
+    assert!(world.status.reason.contains("CrashLoopBackOff"), "{}", world.status.reason);
+    world.want_other_template();
+    world.run_passes(5);
+    world.operator_cut = false;
+    world.run();
+    assert_eq!((world.attempt(), world.members()), (1, seeds));
+}
+
+#[test]
+fn a_seed_that_was_made_anew_while_its_image_was_wrong_follows_a_corrected_spec() {
+    let mut world = World::new(3, true, "3.6.99");
+    world.missing_images.insert("3.6.99".into());
+    world.run_passes(2);
+    world.seeds()[..2].to_vec().iter().for_each(|seed| world.kill_pod(seed));
+    world.run_passes(2);
+    world.want_version("3.6.10");
+    world.run();
+    assert_eq!(world.members().len(), 3);
+}
+
+#[test]
+fn a_seed_whose_objects_are_all_gone_is_not_born_again_under_its_name() {
+    let mut world = World::formed_unseen(3, true);
+    let first = world.seeds()[0].clone();
+    world.operator_cut = true;
+    world.lose_volume(&first);
+    world.run_passes(2);
+    assert!(!world.pods.contains_key(&first), "its member id would come back without what it has said yes to");
+    world.operator_cut = false;
+    world.run();
+    assert_eq!((world.attempt(), world.members().len()), (1, 3));
+    assert!(!world.members().contains(&first));
+}
+
 #[test]
 fn seeds_that_say_that_they_never_had_a_leader_follow_a_changed_spec() {
     let mut world = World::new(3, true, "3.6.10");
