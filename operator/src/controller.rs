@@ -137,6 +137,10 @@ impl Process {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_synced(&self) -> bool {
+        WATCHED.iter().all(|&kind| self.cache().is_synced(kind))
+    }
+
     fn is_leader(&self, controller: Controller) -> bool {
         self.fences[&controller].is_open(self.ports.clock.monotonic())
     }
@@ -144,7 +148,7 @@ impl Process {
     /// Starts passes for what is due, where the lease is ours and the caches are filled.
     fn start_due(&mut self) {
         self.meter.alive();
-        let synced = WATCHED.iter().all(|&kind| self.cache().is_synced(kind));
+        let synced = self.is_synced();
         self.meter.ready(synced);
         if !synced {
             return;
@@ -186,7 +190,7 @@ impl Process {
         let now = self.ports.clock.monotonic();
         let follower = self.options.controllers.iter().any(|&controller| !self.is_leader(controller));
         // A queue whose places are all taken waits for a pass to end, and one without its caches for a watch: both wake us.
-        let synced = WATCHED.iter().all(|&kind| self.cache().is_synced(kind));
+        let synced = self.is_synced();
         let has_place = |controller: Controller| {
             synced && self.in_flight.get(&controller).copied().unwrap_or(0) < passes_max(controller)
         };

@@ -169,12 +169,18 @@ fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> 
     }
 }
 
-/// The spec changed before anything was formed: a running attempt cannot follow, and there is nothing to lose. A new
+/// Which pods are not as the spec wants them.
+fn outdated_by(desired: &Desired) -> impl Fn(&PodObserved) -> bool + use<> {
+    let (image, template) = (desired.image(), build::template_hash(desired));
+    move |pod| pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template)
+}
+
+/// The spec changed before anything was seen to be formed, and a running attempt cannot follow. A new
 /// size alone is no reason while the attempt may still succeed: the cluster is scaled once it is formed.
 fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
-    let (image, template) = (pass.desired.image(), build::template_hash(&pass.desired));
+    let is_outdated = outdated_by(&pass.desired);
     let pods = || lineage.seeds.iter().filter_map(|seed| own_pod(pass, seed, &lineage.token));
-    if pods().any(|pod| pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template)) {
+    if pods().any(is_outdated) {
         return Some("the spec of its pods changed".to_owned());
     }
     let unplaced = pods().any(|pod| pod.node.is_none() && pod.why_not_running.is_some());
@@ -185,7 +191,7 @@ fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
 /// back without what it has said yes to.
 pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&RestoreWanted>) {
     let (mut terminal, mut outdated) = (None, None);
-    let (image, template) = (pass.desired.image(), build::template_hash(&pass.desired));
+    let is_outdated = outdated_by(&pass.desired);
     let lost = lost_seeds(pass, lineage);
     for seed in &lineage.seeds {
         if let Some(why) = lost.get(seed.as_str()) {
@@ -200,11 +206,9 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             Some(pod) if pod.deleting => pass.wait(Waiting::ObjectGone { kind: "Pod", name: seed.clone() }),
             Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
             Some(pod) if !pod.running => {
-                let is_outdated =
-                    pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template);
                 // On its volume it may have data that counts, and nobody else can give it the corrected spec: the pod that
                 // takes its place expects data, and says so if there is none.
-                if restore.is_none() && volume.is_some_and(|volume| !volume.deleting) && is_outdated {
+                if restore.is_none() && volume.is_some_and(|volume| !volume.deleting) && is_outdated(pod) {
                     outdated = outdated.or(Some(pod));
                 }
                 pass.wait(Waiting::PodStart {

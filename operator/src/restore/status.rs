@@ -85,9 +85,11 @@ impl Turn<'_> {
         let phase = match waiting {
             Waiting::Cluster { verified: true, .. } => RestoreRunPhase::Verified,
             // Says nothing about the restore: another phase would call off what the EtcdCluster has begun.
-            Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => {
-                self.previous.phase.unwrap_or(RestoreRunPhase::Pending)
-            }
+            // Only what is under way: one that has failed is tried again when its spec changes, and would stay ended.
+            Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => match self.previous.phase {
+                Some(phase @ (RestoreRunPhase::Verified | RestoreRunPhase::Restoring)) => phase,
+                _ => RestoreRunPhase::Pending,
+            },
             _ => RestoreRunPhase::Pending,
         };
         draft.open(phase, Ready::Waiting, Reconciling::Waiting, why, &message);

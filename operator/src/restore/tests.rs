@@ -131,6 +131,22 @@ fn what_holds_the_pass_up_for_a_moment_does_not_call_the_restore_off() {
 }
 
 #[test]
+fn a_failed_restore_whose_spec_is_corrected_is_tried_again_whatever_holds_it_up_first() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", b"no snapshot".to_vec());
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Failed));
+    bench.world.put("dir/good", snapshot(42));
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+        json["spec"]["s3"]["path"] = json!("bucket/dir/good");
+        json["metadata"]["generation"] = json!(2);
+    });
+    bench.pass_beside_the_archived_operator();
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+}
+
+#[test]
 fn an_object_that_is_no_snapshot_fails_the_restore_and_nothing_else() {
     let whole = snapshot(42);
     let mut corrupt = whole.clone();
