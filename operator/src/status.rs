@@ -125,7 +125,7 @@ pub fn status(
 
 fn phase(facts: &Facts<'_>) -> ClusterPhase {
     let needs_a_person = facts.plan.refused.iter().any(|refused| match refused {
-        Unsafe::AllDataLost | Unsafe::ForgottenCluster { .. } => true,
+        Unsafe::AllDataLost | Unsafe::FormationLost { .. } | Unsafe::ForgottenCluster { .. } => true,
         Unsafe::Spec { .. } | Unsafe::ForeignObject { .. } => !facts.formed,
         Unsafe::QuorumLost { needed, data_lost, .. } => facts.votes.voters.saturating_sub(data_lost.len()) < *needed,
         Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } | Unsafe::Version { .. } => false,

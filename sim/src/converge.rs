@@ -25,7 +25,8 @@ fn is_periodic(backup: &Value) -> bool {
     backup["spec"]["backupPolicy"]["backupIntervalInSecond"].as_i64().unwrap_or(0) > 0
 }
 
-fn key(object: &Value) -> String {
+/// `namespace/name` of an object.
+pub fn key(object: &Value) -> String {
     let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     format!("{}/{}", meta("namespace"), meta("name"))
 }

@@ -75,35 +75,44 @@ pub async fn converge(shared: &Shared, seconds: u64) -> Result<(), Violation> {
     wait(shared, seconds, |world| converge::pending(world)).await
 }
 
-/// Whether an EtcdCluster's serving lineage lost a quorum of its disks, and no restore was asked for.
+/// Whether an EtcdCluster lost a quorum of its disks, and no restore was asked for: of the lineage that serves, or before
+/// any was recorded, of one that formed unseen.
 pub fn is_hopeless(world: &World) -> bool {
     let clusters = world.server.peek_all(&converge::custom("etcdclusters"), None);
     let restores = world.server.peek_all(&converge::custom("etcdrestores"), None);
-    let lost =
-        |cluster: &Value| converge::serving(cluster).is_some_and(|lineage| world.ghost.hopeless.contains(&lineage));
+    let lost = |cluster: &Value| match converge::serving(cluster) {
+        Some(lineage) => world.ghost.hopeless.contains(&lineage),
+        None => has_lost_formation(world, cluster),
+    };
     restores.is_empty() && clusters.iter().any(|cluster| lost(cluster))
+}
+
+fn has_lost_formation(world: &World, cluster: &Value) -> bool {
+    let owner = converge::key(cluster);
+    world.ghost.hopeless.iter().any(|lineage| world.ghost.owner.get(lineage) == Some(&owner))
 }
 
 /// What cannot be helped must be said, and nothing may be destroyed.
 ///
 /// # Errors
-/// When status claims that the cluster is ready.
+/// When status claims that the cluster is ready, or does not say that a formation that was lost cannot go on.
 pub async fn expect_honesty(shared: &Shared) -> Result<(), Violation> {
     pause(shared, HONESTY_SECONDS).await?;
     let world = shared.enter();
     let clusters = world.server.peek_all(&converge::custom("etcdclusters"), None);
-    let lying = clusters.iter().find(|cluster| {
-        converge::serving(cluster).is_some_and(|lineage| world.ghost.hopeless.contains(&lineage))
-            && converge::condition(cluster, "Ready").is_none_or(|ready| ready["status"] == "True")
-    });
-    lying.map_or(Ok(()), |cluster| {
-        let name = &cluster["metadata"]["name"];
-        Err(failure(
-            Severity::Safety,
-            "S13",
-            format!("EtcdCluster {name} lost a quorum of its disks and claims to be ready"),
-        ))
-    })
+    clusters.iter().find_map(|cluster| dishonesty(&world, cluster)).map_or(Ok(()), Err)
+}
+
+fn dishonesty(world: &World, cluster: &Value) -> Option<Violation> {
+    let name = &cluster["metadata"]["name"];
+    let lie = |what: &str| Some(failure(Severity::Safety, "S13", format!("EtcdCluster {name} {what}")));
+    let Some(lineage) = converge::serving(cluster) else {
+        let silent = has_lost_formation(world, cluster) && cluster["status"]["phase"] != "Failed";
+        return if silent { lie("lost a quorum of its first disks and does not say so") } else { None };
+    };
+    let claims = converge::condition(cluster, "Ready").is_none_or(|ready| ready["status"] == "True");
+    let lies = world.ghost.hopeless.contains(&lineage) && claims;
+    if lies { lie("lost a quorum of its disks and claims to be ready") } else { None }
 }
 
 /// The resource of a kind.

@@ -72,8 +72,8 @@ pub struct PodObserved {
     pub ready: bool,
     /// The etcd container runs at this moment.
     pub running: bool,
-    /// The etcd container's restarts.
-    pub restarts: u32,
+    /// When the etcd container started; none unless it runs and never was restarted.
+    pub first_started_at: Option<Timestamp>,
     /// Image of the etcd container in the spec.
     pub image: String,
     /// Hash of the template that it was made from (annotation), without image and start-up flags.

@@ -1,5 +1,6 @@
 //! A Pod, reduced to what decisions need.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
 
@@ -38,7 +39,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         ip: status.and_then(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
         running,
-        restarts: container.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0)),
+        first_started_at: container.and_then(first_started_at),
         image: image.and_then(|container| container.image.clone()).unwrap_or_default(),
         template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
@@ -54,6 +55,12 @@ fn never_ran(container: &ContainerStatus) -> bool {
     container.restart_count == 0
         && !container.state.as_ref().is_some_and(started)
         && !container.last_state.as_ref().is_some_and(started)
+}
+
+/// When a container started that was never restarted.
+fn first_started_at(container: &ContainerStatus) -> Option<Timestamp> {
+    let running = container.state.as_ref()?.running.as_ref().filter(|_| container.restart_count == 0)?;
+    running.started_at.as_ref().map(|time| time.0)
 }
 
 /// The exit code of the container's latest end.
@@ -140,8 +147,8 @@ mod tests {
                 { "name": "etcd", "image": "etcd:v1", "command": ["etcd"], "env": [{ "name": "A", "value": "b" }] },
             ] },
             "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }],
-                "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": true, "restartCount": 2,
-                    "state": { "running": {} } }] },
+                "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": { "running": { "startedAt": "2026-01-01T00:00:07Z" } } }] },
         });
         let whole: Pod = serde_json::from_value(pod).expect("a pod");
         let mut cache = Cache::default();
@@ -149,6 +156,17 @@ mod tests {
         let lean = cache.get::<Pod>(&ObjectKey::new("ns", "a")).expect("it is there");
         assert!(lean.spec.as_ref().is_some_and(|spec| spec.volumes.is_none()), "it is lean");
         assert_eq!(observe_pod(&lean, "owner"), observe_pod(&whole, "owner"));
+        let started = observe_pod(&whole, "owner").first_started_at;
+        assert_eq!(started, Some("2026-01-01T00:00:07Z".parse().expect("a time")));
+    }
+
+    #[test]
+    fn a_container_that_was_restarted_does_not_tell_when_it_first_started() {
+        let running = json!({ "running": { "startedAt": "2026-01-01T00:00:07Z" } });
+        let mut pod = etcd_container(&running, &json!({}));
+        assert_eq!(observe(&pod).first_started_at, None, "two restarts");
+        pod["containerStatuses"][0]["restartCount"] = 0.into();
+        assert!(observe(&pod).first_started_at.is_some());
     }
 
     #[test]

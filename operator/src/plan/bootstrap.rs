@@ -2,12 +2,13 @@
 //!
 //! A cluster is born once. What makes it so: the attempt is recorded before its first object; once formed, which is
 //! recorded before the Service opens, this stage does nothing; a new attempt is made only when the one before cannot have
-//! become a cluster behind our back, or no quorum of its disks is left.
+//! become a cluster behind our back.
 
 use std::ops::ControlFlow;
 
+use super::formation::{self, Prospect};
 use super::pass::Pass;
-use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting, formation};
+use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting};
 use crate::model::Lineage;
 
 /// Forms the cluster, attempt by attempt, until it is formed.
@@ -29,15 +30,20 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         return ControlFlow::Continue(());
     }
     let observed = pass.observed;
-    if formation::must_start_over(pass, &lineage, &observed.etcd) {
+    let prospect = formation::prospect(pass, &lineage, &observed.etcd);
+    if matches!(prospect, Prospect::StartOver) {
         let uid = pass.desired.identity.uid.clone();
         lineage = formation::lineage(&pass.desired, &uid, lineage.attempt + 1, None);
         pass.record.lineage = Some(lineage.clone());
     }
     drop_earlier_attempts(pass, &lineage);
     formation::raise(pass, &lineage, None);
-    let answering = formation::answering(&pass.observed.etcd, &lineage.seeds);
-    pass.wait(Waiting::Formation { answering, seeds: lineage.seeds.len() });
+    if let Prospect::Lost(why) = prospect {
+        pass.refuse(why);
+    } else {
+        let answering = formation::answering(&observed.etcd, &lineage.seeds);
+        pass.wait(Waiting::Formation { answering, seeds: lineage.seeds.len() });
+    }
     ControlFlow::Break(())
 }
 

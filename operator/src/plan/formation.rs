@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pass::Pass;
-use super::{PodDeletion, Step, VolumeDeletion, Waiting, ownership};
+use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership};
 use crate::api::names;
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{
@@ -64,31 +64,50 @@ pub(super) fn formed_as(etcd: &EtcdObserved, seeds: &[String]) -> Option<Cluster
     agree.then_some(membership.cluster_id)
 }
 
-/// Whether a first attempt is thrown away. It may have become a cluster, with acknowledged writes in it, while the operator
-/// was away or cut off: the client Service is closed, but members can be reached by their own names. So:
+/// What becomes of a first attempt.
+#[derive(Debug)]
+pub(super) enum Prospect {
+    /// A quorum of its seeds is there, or may come.
+    Open,
+    /// No quorum of it ever was: it is thrown away, and the next attempt begins.
+    StartOver,
+    /// It has no quorum of disks any more, and once may have had one: what is left is kept for a person to decide.
+    Lost(Unsafe),
+}
+
+/// What becomes of a first attempt. It may have become a cluster, with acknowledged writes in it, while the operator was
+/// away or cut off: the client Service is closed, but members can be reached by their own names. So:
 ///
-/// - A lost disk is no reason as long as the disks that are left can be a quorum: whatever was acknowledged is on one of
-///   them. The others form the cluster, or have done so, and the lost member is replaced as any other. Nobody has to be
-///   asked for that. Only with more disks lost than that is there nothing to lose: no quorum of this attempt can ever be.
+/// - A lost disk is no reason to start over as long as the disks that are left can be a quorum: whatever was acknowledged
+///   is on one of them. The others form the cluster, or have done so, and the lost member is replaced as any other. Nobody
+///   has to be asked for that. With more disks lost than that no quorum of this attempt can ever be, and what is left may
+///   be the only copy: only when every seed that is left is known to have nothing is it thrown away.
 /// - A change of the spec is a reason only when too many seeds are known to have nothing for any quorum to have been.
 ///
 /// Remaining race: seeds that had nothing when they were looked at can become a quorum before their pods are deleted. Only
 /// a change of the spec gets there, within the seconds in which a cluster forms.
-pub(super) fn must_start_over(pass: &mut Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> bool {
+pub(super) fn prospect(pass: &mut Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved) -> Prospect {
     let (seeds, needed) = (lineage.seeds.len(), quorum(lineage.seeds.len()));
     if etcd.quorum_read.known().is_some() || follows_leader(lineage, etcd) {
-        return false;
+        return Prospect::Open;
     }
-    if seeds - lost_seeds(pass, lineage).len() < needed {
-        return true;
+    let lost = lost_seeds(pass, lineage);
+    if seeds - lost.len() < needed {
+        let left = lineage.seeds.iter().filter(|seed| !lost.contains_key(seed.as_str()));
+        let kept: Vec<String> = left.filter(|seed| !has_nothing(pass, lineage, seed, etcd)).cloned().collect();
+        if kept.is_empty() {
+            return Prospect::StartOver;
+        }
+        let lost = lost.into_keys().map(str::to_owned).collect();
+        return Prospect::Lost(Unsafe::FormationLost { lost, kept });
     }
-    let Some(why) = why_outdated(pass, lineage) else { return false };
+    let Some(why) = why_outdated(pass, lineage) else { return Prospect::Open };
     let blank = lineage.seeds.iter().filter(|seed| has_nothing(pass, lineage, seed, etcd)).count();
     if seeds - blank < needed {
-        return true;
+        return Prospect::StartOver;
     }
     pass.wait(Waiting::FormationUnknown { why });
-    false
+    Prospect::Open
 }
 
 /// Whether an attempt at a restore is thrown away: for any lost seed, even when the others have a quorum, because it is

@@ -46,7 +46,7 @@ pub enum Waiting {
         /// How many there are.
         seeds: usize,
     },
-    /// A seed lost its disk before the cluster was seen to be formed; the others can be a quorum, and may be one already.
+    /// A seed lost its disk before the cluster was seen to be formed, and gets no second one under its name.
     SeedLost {
         /// Its name.
         seed: String,
@@ -116,6 +116,13 @@ pub enum Unsafe {
     },
     /// All members of a formed cluster are gone with their data: it is not born a second time by itself.
     AllDataLost,
+    /// Too many of the first members lost their disks before the cluster was seen to be formed. They may have been one.
+    FormationLost {
+        /// Names of those whose disk is gone.
+        lost: Vec<String>,
+        /// Names of those that may have data.
+        kept: Vec<String>,
+    },
     /// The step would leave fewer healthy members than a quorum.
     WouldLoseQuorum {
         /// Which step, in words.
@@ -177,7 +184,7 @@ impl fmt::Display for Waiting {
             Self::SeedLost { seed, why } => {
                 write!(
                     f,
-                    "member {seed} lost its disk ({why}); the others may already be a cluster, and go on without it"
+                    "member {seed} lost its disk ({why}); it is replaced once the others are seen to be a cluster"
                 )
             }
             Self::FormationUnknown { why } => write!(
@@ -223,6 +230,14 @@ impl fmt::Display for Unsafe {
             Self::AllDataLost => {
                 write!(f, "all members are gone with their data; restore the cluster from a backup with an EtcdRestore")
             }
+            Self::FormationLost { lost, kept } => write!(
+                f,
+                "quorum lost before the cluster was seen to be formed: the disks of {} are gone; {} may have the only copy \
+                 of what was written, so nothing is deleted; restore the cluster from an EtcdBackup, or delete the \
+                 EtcdCluster and create it anew",
+                lost.join(", "),
+                kept.join(", ")
+            ),
             Self::WouldLoseQuorum { step, healthy, needed } => {
                 write!(f, "not safe to {step}: {healthy} healthy voters would be left, {needed} are needed")
             }

@@ -346,6 +346,7 @@ fn stalled(facts: &Facts<'_>) -> Verdict {
 fn stalled_by(refused: &Unsafe) -> StalledReason {
     match refused {
         Unsafe::QuorumLost { data_lost, .. } if !data_lost.is_empty() => StalledReason::QuorumLost,
+        Unsafe::FormationLost { .. } => StalledReason::QuorumLost,
         Unsafe::QuorumLost { .. } | Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } => {
             StalledReason::NotStalled
         }

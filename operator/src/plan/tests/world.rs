@@ -59,6 +59,8 @@ pub(crate) struct GhostPod {
     data: Data,
     /// The agent's marker in the pod.
     marked: bool,
+    /// The image that its node has.
+    pulled: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +104,8 @@ pub(crate) struct World {
     pub(crate) database_bytes: u64,
     /// Learners do not catch up.
     pub(crate) learners_lag: bool,
+    /// How much of the log such a learner lacks.
+    pub(crate) lag_percent: u64,
     /// Databases are not migrated to the version that runs.
     pub(crate) storage_lags: bool,
     /// The operator reaches no member.
@@ -158,6 +162,7 @@ impl World {
             crashing_templates: BTreeSet::new(),
             database_bytes: 1,
             learners_lag: false,
+            lag_percent: 100,
             storage_lags: false,
             operator_cut: false,
             legacy_alive: None,
@@ -249,7 +254,7 @@ impl World {
                 || Observation::Unknown { why: "no answer".into() },
                 |id| {
                     let learner = etcd.members.iter().any(|member| member.id == id && member.learner);
-                    let lag = if learner && self.learners_lag { etcd.index } else { 0 };
+                    let lag = if learner && self.learners_lag { etcd.index * self.lag_percent / 100 } else { 0 };
                     known(MemberStatus {
                         cluster_id: ClusterId(etcd.id),
                         member_id: id,
@@ -550,14 +555,14 @@ impl World {
             ip: None,
             ready: false,
             running: false,
-            restarts: 0,
+            first_started_at: None,
             image: pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).expect("an image"),
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
             never_ran: true,
             why_not_running: None,
         };
-        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false };
+        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false, pulled: None };
         assert!(self.pods.insert(name, pod).is_none(), "pod made twice");
     }
 
@@ -606,7 +611,7 @@ impl World {
         }
         pod.seen.running = false;
         pod.seen.ready = false;
-        if self.missing_images.contains(&version) {
+        if self.missing_images.contains(&version) && pod.pulled.as_ref() != Some(&version) {
             pod.seen.why_not_running = Some("etcd: ErrImagePull".into());
         } else if pod.seen.template_hash.as_ref().is_some_and(|hash| self.crashing_templates.contains(hash)) {
             pod.seen.never_ran = false;
@@ -615,6 +620,10 @@ impl World {
             pod.seen.never_ran = false;
             pod.seen.why_not_running = Some(why);
         } else {
+            if pod.seen.never_ran {
+                pod.seen.first_started_at = Some(self.now);
+            }
+            pod.pulled = Some(version);
             pod.seen.never_ran = false;
             pod.seen.running = true;
             pod.seen.ready = !self.cut.contains(name);

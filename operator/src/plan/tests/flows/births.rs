@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
+use crate::api::conditions::{self, ConditionStatus};
 use crate::model::quorum::quorum;
 use crate::plan::tests::world::World;
 
@@ -77,9 +78,10 @@ enum Reached {
     Everybody,
 }
 
-/// Whatever was acknowledged is on a quorum of disks. As long as those that are left meet it, they are kept.
+/// Whatever was acknowledged is on a quorum of disks. As long as those that are left meet it, they are the cluster; with
+/// fewer they are kept all the same, and only a formation of which nothing is left begins anew.
 #[test]
-fn rule_an_attempt_is_thrown_away_for_lost_disks_only_when_no_quorum_of_them_is_left() {
+fn rule_a_formation_that_may_have_served_is_thrown_away_only_when_nothing_of_it_is_left() {
     for (size, volumes) in (1..=5).flat_map(|size| [(size, true), (size, false)]) {
         for (lost, reached) in (0..=size)
             .flat_map(|lost| [Reached::Nobody, Reached::NobodyAtAll, Reached::Everybody].map(|reached| (lost, reached)))
@@ -93,13 +95,19 @@ fn rule_an_attempt_is_thrown_away_for_lost_disks_only_when_no_quorum_of_them_is_
             seeds.iter().take(lost).for_each(|seed| world.wipe_under(seed));
             world.go_on();
             world.run_passes(2);
-            let hopeless = size - lost < quorum(size);
+            let nothing_left = lost == size;
             let case = format!("{lost} of {size} lost, volumes {volumes}, reached {reached:?}");
-            assert_eq!(world.attempt(), 1 + u32::from(hopeless), "{case}");
+            assert_eq!(world.attempt(), 1 + u32::from(nothing_left), "{case}");
             (world.operator_cut, world.cut) = (false, BTreeSet::new());
             world.go_on();
+            if size - lost < quorum(size) && !nothing_left {
+                world.run_passes(4);
+                assert_eq!((world.attempt(), world.status.phase), (1, ClusterPhase::Failed), "{case}");
+                assert!(seeds.iter().skip(lost).all(|seed| world.pods[seed].seen.running), "{case}");
+                continue;
+            }
             world.run();
-            assert_eq!((world.attempt(), world.members().len()), (1 + u32::from(hopeless), size), "{case}");
+            assert_eq!((world.attempt(), world.members().len()), (1 + u32::from(nothing_left), size), "{case}");
             assert!(seeds.iter().take(lost).all(|seed| !world.members().contains(seed)), "{case}");
         }
     }
@@ -119,7 +127,7 @@ fn a_seed_that_lost_its_disk_is_replaced_once_the_others_are_seen_to_have_formed
         &world,
         r"
         -- the operator is cut off, and the first seed's directory is emptied
-         2 [member m1 lost its disk (its directory was found empty); the others may already be a cluster, and go on without it]
+         2 [member m1 lost its disk (its directory was found empty); it is replaced once the others are seen to be a cluster]
            [waiting for the first quorum: 0 of 3 members answer]
         -- it is back
          5 replace Service c-client -> u-1
@@ -148,7 +156,7 @@ fn without_volumes_a_seed_whose_pod_is_gone_is_not_started_a_second_time() {
     check(
         &world,
         r"
-         2 [member m1 lost its disk (its pod is gone); the others may already be a cluster, and go on without it]
+         2 [member m1 lost its disk (its pod is gone); it is replaced once the others are seen to be a cluster]
            [waiting for the first quorum: 0 of 3 members answer]
         -- the operator is back
          4 replace Service c-client -> u-1
@@ -163,31 +171,35 @@ fn without_volumes_a_seed_whose_pod_is_gone_is_not_started_a_second_time() {
 }
 
 #[test]
-fn an_attempt_without_a_quorum_of_disks_is_thrown_away_whole() {
+fn the_last_copy_of_a_cluster_that_nobody_saw_formed_is_kept() {
     let mut world = World::formed_unseen(3, true);
     world.seeds().iter().take(2).for_each(|seed| world.wipe_under(seed));
     world.go_on();
-    world.run();
+    world.run_passes(4);
     check(
         &world,
         r"
-         2 delete pod m1 (FormationAbandoned)
-           delete pod m2 (FormationAbandoned)
-           delete pod m3 (FormationAbandoned)
-           create pod m4 (new)
-           create volume m4
-           create pod m5 (new)
-           create volume m5
-           create pod m6 (new)
-           create volume m6
-           [waiting for the first quorum: 0 of 3 members answer]
-         3 replace Service c-client -> u-2
-         4 delete volume m1 (FormationAbandoned)
-           delete volume m2 (FormationAbandoned)
-           delete volume m3 (FormationAbandoned)
+         2 [member m1 lost its disk (its directory was found empty); it is replaced once the others are seen to be a cluster]
+           [member m2 lost its disk (its directory was found empty); it is replaced once the others are seen to be a cluster]
+           [! quorum lost before the cluster was seen to be formed: the disks of m1, m2 are gone; m3 may have the only copy of what was written, so nothing is deleted; restore the cluster from an EtcdBackup, or delete the EtcdCluster and create it anew]
     ",
     );
-    assert_eq!(world.attempt(), 2);
+    assert_eq!(world.attempt(), 1);
+    let stalled = conditions::find(&world.status.conditions, "Stalled").expect("it is always there");
+    assert_eq!((stalled.status, stalled.reason.as_str()), (ConditionStatus::True, "QuorumLost"));
+}
+
+/// Two seeds found no node and lost their volumes, the third never had a leader: nothing was ever written.
+#[test]
+fn an_attempt_without_a_quorum_of_disks_is_thrown_away_when_what_is_left_says_that_it_has_nothing() {
+    let mut world = World::new(3, true, "3.6.10");
+    let seeds = names_of_the_first_attempt(&world);
+    world.cut.extend(seeds[..2].iter().cloned());
+    world.run_passes(2);
+    world.cut.clear();
+    seeds[..2].iter().for_each(|seed| world.wipe_under(seed));
+    world.run();
+    assert_eq!((world.attempt(), world.members().len()), (2, 3));
 }
 
 #[test]
@@ -241,6 +253,24 @@ fn members_that_formed_unseen_and_crash_since_are_corrected_on_their_volumes() {
     assert!(world.status.reason.contains("CrashLoopBackOff"), "{}", world.status.reason);
     world.want_other_template();
     world.run_passes(5);
+    world.operator_cut = false;
+    world.run();
+    assert_eq!((world.attempt(), world.members()), (1, seeds));
+}
+
+/// A kubelet that came back takes no pod that does not fit its node any more: the container has no status then, as one
+/// that never ran.
+#[test]
+fn members_that_formed_unseen_and_are_refused_by_their_kubelets_since_are_not_taken_for_blank() {
+    let mut world = World::formed_unseen(3, true);
+    let seeds = world.seeds();
+    world.operator_cut = true;
+    for seed in &seeds {
+        world.end_pod(seed);
+        world.pods.get_mut(seed).expect("it is there").seen.never_ran = true;
+    }
+    world.want_other_template();
+    world.run_passes(4);
     world.operator_cut = false;
     world.run();
     assert_eq!((world.attempt(), world.members()), (1, seeds));

@@ -143,6 +143,47 @@ fn a_learner_that_never_catches_up_is_given_up_and_the_next_one_has_more_time() 
     assert_eq!(world.members().len(), 4);
 }
 
+/// etcd promotes a learner that has nine tenths of the leader's log. Under a load that never lets one come closer than
+/// some thousand entries, what is wanted for comfort must not keep it out for ever.
+#[test]
+fn an_overdue_learner_that_etcd_would_promote_is_promoted_and_not_given_up() {
+    for (percent, promoted) in [(8, true), (12, false)] {
+        let mut world = World::three();
+        let token = world.token();
+        world.etcd.get_mut(&token).expect("it is formed").index = 1_000_000;
+        world.want_size(4);
+        (world.learners_lag, world.lag_percent) = (true, percent);
+        world.run_passes(3);
+        assert!(world.status.reason.contains("it is given up in"), "not while it has time: {}", world.status.reason);
+        let (mut promotions, mut removals) = (0, 0);
+        for _ in 0..20 {
+            world.wait(1);
+            let planned = world.pass_of(usize::MAX);
+            promotions += planned.steps.iter().filter(|step| matches!(step, Step::PromoteMember { .. })).count();
+            removals += planned.steps.iter().filter(|step| matches!(step, Step::RemoveMember { .. })).count();
+        }
+        assert_eq!((promotions > 0, removals > 0), (promoted, !promoted), "{percent} % behind");
+    }
+}
+
+#[test]
+fn a_learner_whose_image_was_missing_has_its_time_from_its_start_on() {
+    let mut world = World::three();
+    world.want_size(4);
+    world.learners_lag = true;
+    world.missing_images.insert("3.6.10".into());
+    world.run_passes(3);
+    world.wait(60);
+    world.run_passes(3);
+    assert!(world.status.reason.contains("ErrImagePull"), "{}", world.status.reason);
+    world.missing_images.clear();
+    world.run_passes(3);
+    assert!(world.status.reason.contains("it is given up in"), "{}", world.status.reason);
+    world.learners_lag = false;
+    world.run();
+    assert_eq!(world.members().len(), 4);
+}
+
 #[test]
 fn a_learner_has_the_time_that_a_large_database_takes() {
     let mut world = World::three();

@@ -1,6 +1,7 @@
 //! Restores: a new lineage beside the old one, called off, started over.
 
 use super::{check, is_ready};
+use crate::api::cluster::ClusterPhase;
 use crate::model::RestorePhase;
 use crate::plan::tests::world::World;
 
@@ -89,6 +90,22 @@ fn a_restore_whose_seed_lost_its_disk_starts_over_although_the_others_have_a_quo
     let lineage = world.record.lineage.clone().unwrap();
     assert_eq!((lineage.restored_from.as_deref(), lineage.attempt), (Some("r"), attempt.attempt + 1));
     assert!(world.record.restore.is_none() && is_ready(&world));
+}
+
+#[test]
+fn a_formation_that_lost_its_quorum_unseen_is_restored() {
+    let mut world = World::formed_unseen(3, true);
+    world.seeds().iter().take(2).for_each(|seed| world.wipe_under(seed));
+    world.go_on();
+    world.run_passes(2);
+    assert_eq!(world.status.phase, ClusterPhase::Failed);
+    world.want_restore("r", 100);
+    world.run_passes(3);
+    world.desired.restore = None;
+    world.run();
+    assert!(is_ready(&world));
+    assert_eq!(world.members().len(), 3);
+    assert_eq!((world.pods.len(), world.volumes.len()), (3, 3), "nothing is left of the first formation");
 }
 
 #[test]
