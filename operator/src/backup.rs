@@ -273,7 +273,8 @@ impl Pass<'_> {
             let now = self.ports.clock.now();
             let status = current.status.clone().unwrap_or_default();
             let undone = status::called_off(&status, self.desired, previous, stop, now);
-            write(self.ports, self.key, &current, undone).await?;
+            write_silently(self.ports, self.key, &current, undone).await?;
+            tell(self.ports, self.key, &current, &[news::called_off(stop)]).await;
         }
         Ok(next)
     }

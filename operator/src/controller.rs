@@ -3,6 +3,8 @@
 //! One future, without an executor of its own: production drives it on tokio, the simulator on madsim. It needs nothing
 //! but ports, so what runs in the simulator is this loop and not a likeness of it.
 
+mod changes;
+
 use futures::StreamExt;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
@@ -25,6 +27,7 @@ use crate::queue::{Controller, Finished, Queue, Target};
 use crate::reconcile::{self, Context};
 use crate::restore;
 use crate::validate::Settings;
+use changes::{is_news_to_the_cluster, is_own_status_write};
 
 /// Passes over EtcdClusters at a time. They wait for answers most of the time.
 pub const CLUSTER_PASSES_MAX: usize = 64;
@@ -185,10 +188,12 @@ impl Process {
         .boxed()
     }
 
-    /// The next thing that happens.
-    async fn next(&mut self) -> Happening {
-        let now = self.ports.clock.monotonic();
-        let follower = self.options.controllers.iter().any(|&controller| !self.is_leader(controller));
+    /// How long there is nothing to do, if nothing happens.
+    fn idle_time(&self, now: SignedDuration) -> SignedDuration {
+        // What is due is not started without the lease: to look more often than this would be to spin.
+        if self.options.controllers.iter().any(|&controller| !self.is_leader(controller)) {
+            return FOLLOWER_PERIOD;
+        }
         // A queue whose places are all taken waits for a pass to end, and one without its caches for a watch: both wake us.
         let synced = self.is_synced();
         let has_place = |controller: Controller| {
@@ -196,9 +201,12 @@ impl Process {
         };
         let able = self.queues.iter().filter(|(controller, _)| has_place(**controller));
         let due = able.filter_map(|(_, queue)| queue.next_due()).min().map_or(IDLE_PERIOD, |due| due - now);
-        // What is due is not started without the lease: to look more often than this would be to spin.
-        let wait = if follower { FOLLOWER_PERIOD } else { due.clamp(SignedDuration::ZERO, IDLE_PERIOD) };
-        let timer = self.ports.clock.sleep(wait);
+        due.clamp(SignedDuration::ZERO, IDLE_PERIOD)
+    }
+
+    /// The next thing that happens.
+    async fn next(&mut self) -> Happening {
+        let timer = self.ports.clock.sleep(self.idle_time(self.ports.clock.monotonic()));
         let work = select(self.watches.next(), self.running.next());
         match select(work, timer).await {
             Either::Left((Either::Left((Some((kind, event)), _)), _)) => Happening::Watched(kind, event),
@@ -268,7 +276,7 @@ impl Process {
         self.meter.clusters(count, failed);
     }
 
-    /// The scope annotation decides which operator an object belongs to (contract 1.5).
+    /// The scope annotation decides which operator an object belongs to, as with the archived one.
     fn manages(&self, object: &Object) -> bool {
         labels::is_clusterwide(object.meta().annotations.as_ref()) == self.options.clusterwide
     }
@@ -288,8 +296,12 @@ impl Process {
                 self.add(Controller::Backup, &key);
             }
             Kind::EtcdRestore if self.manages(object) => {
-                self.add(Controller::Restore, &key);
-                self.add_existing::<EtcdCluster>(Controller::Cluster, &key);
+                if !is_own_status_write(change) {
+                    self.add(Controller::Restore, &key);
+                }
+                if is_news_to_the_cluster(change) {
+                    self.add_existing::<EtcdCluster>(Controller::Cluster, &key);
+                }
             }
             Kind::Pod | Kind::PersistentVolumeClaim | Kind::Service => {
                 let labels = object.meta().labels.as_ref();
@@ -364,17 +376,6 @@ const fn passes_max(controller: Controller) -> usize {
     }
 }
 
-/// Whether nothing changed but the status (which is ours): such a change needs no new pass.
-fn is_own_status_write(change: &Change) -> bool {
-    let (Some(before), Some(now)) = (&change.before, &change.now) else { return false };
-    let (before, now) = (before.meta(), now.meta());
-    before.uid == now.uid
-        && before.generation == now.generation
-        && before.deletion_timestamp == now.deletion_timestamp
-        && before.annotations == now.annotations
-        && before.finalizers == now.finalizers
-}
-
 async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> PassEnd {
     let key = &target.key;
     let kubernetes = &context.ports.kubernetes;
@@ -424,3 +425,6 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -235,6 +235,9 @@ fn is_legacy_fresh(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup::tests::world::World;
+    use crate::ports::{Clock, Kind};
+    use futures::FutureExt;
 
     fn lease(holder: &str, renewed: i64, transitions: i32) -> Lease {
         let renew_time = Timestamp::from_second(renewed).ok().map(MicroTime);
@@ -250,6 +253,41 @@ mod tests {
 
     fn at(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
+    }
+
+    /// A clock on which nobody wakes up: what is done before the first sleep is all that is done.
+    struct Still;
+
+    #[async_trait::async_trait]
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn monotonic(&self) -> SignedDuration {
+            SignedDuration::ZERO
+        }
+
+        async fn sleep(&self, _: SignedDuration) {
+            futures::future::pending().await
+        }
+    }
+
+    #[test]
+    fn nobody_leads_before_the_archived_operators_lock_was_read() {
+        for unread in [true, false] {
+            let world = World::new();
+            if unread {
+                let refused =
+                    || Err(KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None });
+                *world.kubernetes.next_read.lock().unwrap() = Some((Kind::Endpoints, Box::new(refused)));
+            }
+            let ports = Ports { clock: Arc::new(Still), ..world.ports() };
+            let fence = Arc::new(Fence::default());
+            let candidate = Candidate { namespace: "ns".into(), identity: "me".into() };
+            assert_eq!(elect(ports, candidate, Controller::Cluster, fence.clone()).now_or_never(), None);
+            assert_eq!(fence.is_open(SignedDuration::ZERO), !unread);
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use crate::api::conditions::{BackupCondition, Condition, ConditionKind, Conditio
 use crate::api::{BackupPhase, EtcdBackupStatus};
 use crate::recorder::News;
 
+use super::standing::Stop;
+
 const SUCCEEDED: &str = "BackupSucceeded";
 
 /// From one status to the next.
@@ -54,11 +56,13 @@ fn waiting(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Option<News> 
     if after.phase != Some(BackupPhase::Pending) {
         return None;
     }
-    if before.phase == Some(BackupPhase::Running) {
-        return Some(News::normal("BackupCalledOff", message));
-    }
     let legacy = find(&after.conditions, "Stalled").is_some_and(|stalled| stalled.status == ConditionStatus::True);
     Some(News::warning(if legacy { "WaitingForLegacyOperator" } else { "WaitingForSecret" }, message))
+}
+
+/// A run was called off, and left nothing.
+pub fn called_off(stop: Stop) -> News {
+    News::normal("BackupCalledOff", stop.to_string())
 }
 
 /// Retention has removed these from the store.

@@ -121,3 +121,43 @@ impl BegunFor<'_> {
 fn scope(backup: &EtcdBackup) -> Option<String> {
     backup.metadata.annotations.as_ref()?.get(labels::ANNOTATION_SCOPE).cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::tests::world::{World, now};
+    use crate::ports::{Kind, KubernetesError};
+
+    /// A run that has the lease, and what happens during its next look at its EtcdBackup.
+    fn check_while(happens: impl FnOnce(&Fence) -> Result<(), KubernetesError> + Send + 'static) -> Result<(), Stop> {
+        let world = World::new();
+        let text = "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, metadata: {name: b, namespace: \
+                    ns, uid: u1}, spec: {etcdEndpoints: ['http://a:2379'], storageType: S3, s3: {path: bucket/key}}}";
+        let key = world.kubernetes.insert(Kind::EtcdBackup, text);
+        let backup = world.kubernetes.read::<EtcdBackup>(&key);
+        let desired = validate(&backup).expect("a spec that can be used");
+        let ports = world.ports();
+        let fence = Arc::new(Fence::default());
+        fence.extend(ports.clock.monotonic() + SignedDuration::from_hours(1));
+        let during = fence.clone();
+        *world.kubernetes.next_read.lock().unwrap() = Some((Kind::EtcdBackup, Box::new(move || happens(&during))));
+        now(Standing::new(&ports, Some(&fence), &desired, &backup).check())
+    }
+
+    #[test]
+    fn a_lease_that_ends_while_the_object_is_looked_at_calls_the_run_off() {
+        let silent = || KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None };
+        assert_eq!(check_while(|_| Ok(())), Ok(()));
+        assert_eq!(check_while(move |_| Err(silent())), Ok(()), "an API server that does not answer changes nothing");
+        let lost = |fence: &Fence| {
+            fence.lose();
+            Ok(())
+        };
+        assert_eq!(check_while(lost), Err(Stop::LeaseLost));
+        let lost_in_silence = move |fence: &Fence| {
+            fence.lose();
+            Err(silent())
+        };
+        assert_eq!(check_while(lost_in_silence), Err(Stop::LeaseLost));
+    }
+}

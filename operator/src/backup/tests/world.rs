@@ -124,7 +124,12 @@ pub(crate) struct Objects {
     pub(crate) lose: Mutex<Vec<KubernetesError>>,
     pub(crate) writes: Mutex<usize>,
     events: Mutex<Vec<String>>,
+    /// What happens while the next read of an object of this kind is on its way, and what it answers then.
+    pub(crate) next_read: Mutex<Option<(Kind, ReadHook)>>,
 }
+
+/// Done once; an error is the answer of the read.
+pub(crate) type ReadHook = Box<dyn FnOnce() -> Result<(), KubernetesError> + Send>;
 
 impl Objects {
     pub(crate) fn insert(&self, kind: Kind, text: &str) -> ObjectKey {
@@ -168,6 +173,10 @@ impl Objects {
 #[async_trait]
 impl Kubernetes for Objects {
     async fn get(&self, kind: Kind, key: &ObjectKey) -> Result<Option<Object>, KubernetesError> {
+        let hook = self.next_read.lock().unwrap().take_if(|(of, _)| *of == kind);
+        if let Some((_, hook)) = hook {
+            hook()?;
+        }
         let json = self.objects.lock().unwrap().get(&(kind, key.clone())).cloned();
         Ok(json.map(|json| Object::from_json(kind, json).expect("a stored object")))
     }

@@ -1,0 +1,116 @@
+//! What one process does with its queues, and with objects that are another operator's.
+
+use super::*;
+use crate::backup::tests::world::{World, now};
+use crate::ports::NoMeter;
+use serde_json::Value;
+
+const META: &str = "name: a, namespace: ns, uid: u1, generation: 1";
+const GROUP: &str = "apiVersion: etcd.database.coreos.com/v1beta2";
+
+fn options(clusterwide: bool) -> Options {
+    Options {
+        scope: Scope::Cluster,
+        clusterwide,
+        controllers: Controller::ALL.into_iter().collect(),
+        settings: settings(),
+        candidate: Candidate { namespace: "ns".into(), identity: "me".into() },
+        part_bytes: 6000,
+    }
+}
+
+fn settings() -> Settings {
+    Settings { agent_image: "operator:v1".into(), replace_after: SignedDuration::from_mins(2) }
+}
+
+/// A process that has its leases and its caches.
+fn process(world: &World) -> Process {
+    let mut process = Process::new(world.ports(), options(false), Arc::new(NoMeter));
+    for kind in WATCHED {
+        process.take_in(Happening::Watched(kind, WatchEvent::Relisted(Vec::new())));
+    }
+    let until = process.ports.clock.monotonic() + leadership::LEASE_DURATION;
+    process.fences.values().for_each(|fence| fence.extend(until));
+    process
+}
+
+#[test]
+fn a_queue_without_a_free_place_is_not_looked_at_again_and_again() {
+    for controller in Controller::ALL {
+        let mut process = process(&World::new());
+        let moment = process.ports.clock.monotonic();
+        process.add(controller, &ObjectKey::new("ns", "a"));
+        assert_eq!(process.idle_time(moment), SignedDuration::ZERO, "there is work");
+        process.in_flight.insert(controller, passes_max(controller));
+        assert_eq!(process.idle_time(moment), IDLE_PERIOD, "{controller:?}: a pass that ends wakes the process");
+    }
+}
+
+#[test]
+fn work_that_is_due_without_the_lease_or_without_the_caches_does_not_spin() {
+    let mut process = process(&World::new());
+    let moment = process.ports.clock.monotonic();
+    process.add(Controller::Cluster, &ObjectKey::new("ns", "a"));
+    process.fences[&Controller::Cluster].lose();
+    assert_eq!(process.idle_time(moment), FOLLOWER_PERIOD);
+    let mut process = Process::new(World::new().ports(), options(false), Arc::new(NoMeter));
+    process.fences.values().for_each(|fence| fence.extend(moment + leadership::LEASE_DURATION));
+    process.add(Controller::Cluster, &ObjectKey::new("ns", "a"));
+    assert_eq!(process.idle_time(moment), IDLE_PERIOD);
+}
+
+/// An object of each kind, queued while it was ours and moved to the other operator since.
+#[test]
+fn an_object_whose_scope_was_changed_while_it_was_queued_is_left_to_the_other_operator() {
+    let objects = [
+        (Controller::Cluster, Kind::EtcdCluster, "EtcdCluster", "size: 3, version: 3.6.10"),
+        (
+            Controller::Backup,
+            Kind::EtcdBackup,
+            "EtcdBackup",
+            "etcdEndpoints: ['http://a:2379'], storageType: S3, s3: {path: bucket/key}",
+        ),
+        (
+            Controller::Restore,
+            Kind::EtcdRestore,
+            "EtcdRestore",
+            "etcdCluster: {name: a}, backupStorageType: S3, s3: {path: bucket/key}",
+        ),
+    ];
+    for (controller, kind, name, spec) in objects {
+        for clusterwide in [false, true] {
+            let annotated = |yes: bool| {
+                let scope = if yes { ", annotations: {etcd.database.coreos.com/scope: clusterwide}" } else { "" };
+                format!("{{{GROUP}, kind: {name}, metadata: {{{META}{scope}}}, spec: {{{spec}}}}}")
+            };
+            let world = World::new();
+            let key = world.kubernetes.insert(kind, &annotated(clusterwide));
+            let fence = Arc::new(Fence::default());
+            fence.extend(world.ports().clock.monotonic() + SignedDuration::from_hours(1));
+            let mut cache = Cache::default();
+            let cached = now(world.ports().kubernetes.get(kind, &key)).expect("it is read").expect("it is there");
+            cache.apply(kind, WatchEvent::Applied(cached));
+            let context = Context {
+                ports: world.ports(),
+                cache: Arc::new(Mutex::new(cache)),
+                settings: settings(),
+                part_bytes: 6000,
+                clusterwide,
+                legacy_alive: None,
+            };
+            let target = Target { controller, key: key.clone() };
+            world.kubernetes.edit(kind, &key, |json| {
+                let moved: Value = serde_saphyr::from_str(&annotated(!clusterwide)).expect("a manifest");
+                json["metadata"]["annotations"] = moved["metadata"]["annotations"].clone();
+            });
+            assert_eq!(now(run_pass(&context, &target, fence.clone())), Ok(None), "{name}");
+            assert_eq!(*world.kubernetes.writes.lock().unwrap(), 0, "{name}: nothing is said in its status");
+            world.kubernetes.edit(kind, &key, |json| {
+                let back: Value = serde_saphyr::from_str(&annotated(clusterwide)).expect("a manifest");
+                json["metadata"]["annotations"] = back["metadata"]["annotations"].clone();
+            });
+            let _passed = now(run_pass(&context, &target, fence));
+            assert!(*world.kubernetes.writes.lock().unwrap() > 0, "{name}: as soon as it is ours it is worked on");
+        }
+    }
+}
