@@ -18,6 +18,7 @@ use fake_k8s::process::sandbox;
 use scenarios::cases::{self, Case};
 use scenarios::live::display::{Mode, seconds};
 use scenarios::live::inside::{self, End};
+use scenarios::live::verdict::{Ending, INTERRUPTED, Outcome, Tally};
 use scenarios::live::{lane, up};
 use sim::scenario::Lane;
 
@@ -168,52 +169,37 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
             });
         }
     });
-    let Tally { passed, failed, interrupted } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     for (path, why) in left_out {
         println!("NOT CHECKED: {path}: {}", why.lines().next().unwrap_or_default());
     }
-    println!("{passed} passed, {failed} failed");
-    Ok(match (interrupted, failed) {
-        (true, _) => ExitCode::from(130),
-        (false, 0) => ExitCode::SUCCESS,
-        (false, _) => ExitCode::FAILURE,
-    })
-}
-
-/// What came of the cases so far.
-#[derive(Default)]
-struct Tally {
-    passed: usize,
-    failed: usize,
-    interrupted: bool,
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(ExitCode::from(tally.code()))
 }
 
 /// Runs one case and tells what came of it; false when somebody asked to end.
 fn run_one(case: &Case, wanted: Lane, tally: &Mutex<Tally>) -> bool {
     let start = Instant::now();
-    let (code, said) = match wanted {
-        Lane::Model => scenarios::model::run(case).map_or((0, String::new()), |why| (1, why)),
-        Lane::Live => match lane::run(case, false) {
-            Ok(outcome) => (outcome.code, outcome.said),
-            Err(error) => (1, format!("{error:#}")),
+    let failed = |why| Outcome::new(1, false, Vec::new(), why);
+    let outcome = match wanted {
+        Lane::Model => match scenarios::model::run(case) {
+            None => Outcome::new(0, false, Vec::new(), String::new()),
+            Some(why) => failed(why),
         },
+        Lane::Live => lane::run(case, false).unwrap_or_else(|error| failed(format!("{error:#}"))),
     };
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-    let verdict = match code {
-        0 => "ok",
-        lane::INTERRUPTED => "ended",
-        _ => "FAILED",
+    let verdict = match outcome.ending {
+        Ending::Passed => "ok",
+        Ending::Interrupted => "ended",
+        Ending::Failed => "FAILED",
     };
     println!("{verdict:<7} {:<62} {:>8}", case.path, seconds(start.elapsed()));
-    match code {
-        0 => tally.passed += 1,
-        lane::INTERRUPTED => tally.interrupted = true,
-        _ => {
-            tally.failed += 1;
-            said.lines().for_each(|line| println!("    {line}"));
-        }
+    if outcome.ending == Ending::Failed {
+        outcome.said.lines().for_each(|line| println!("    {line}"));
     }
-    code != lane::INTERRUPTED
+    tally.count(&outcome);
+    !outcome.interrupted
 }
 
 fn demo() -> anyhow::Result<ExitCode> {
@@ -223,24 +209,15 @@ fn demo() -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let outcome = lane::run(case, true)?;
     print!("{}", outcome.said);
-    match outcome.code {
-        0 => println!("\nThe demo passed in {}. Nothing of it is left.", seconds(start.elapsed())),
-        lane::INTERRUPTED => println!("\nInterrupted. Nothing of it is left."),
-        _ => println!("\nThe demo FAILED after {}.", seconds(start.elapsed())),
-    }
-    Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)))
+    println!("\n{}", outcome.demo_line(start.elapsed()));
+    Ok(ExitCode::from(outcome.demo_code()))
 }
 
 fn up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     up::prepare(&|sentence| println!("{sentence}"))?;
     let outcome = lane::up(listen)?;
     print!("{}", outcome.said);
-    // Ctrl-C is how it ends.
-    Ok(if outcome.code == lane::INTERRUPTED {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(u8::try_from(outcome.code).unwrap_or(1))
-    })
+    Ok(ExitCode::from(outcome.up_code()))
 }
 
 /// Whoever started this may be killed: then this ends too, and with it all that it made.
@@ -260,6 +237,6 @@ fn code_of(end: End) -> ExitCode {
     match end {
         End::Passed => ExitCode::SUCCESS,
         End::Failed => ExitCode::FAILURE,
-        End::Interrupted => ExitCode::from(130),
+        End::Interrupted => ExitCode::from(INTERRUPTED),
     }
 }

@@ -8,7 +8,8 @@ use super::sandbox::run_ip;
 
 /// The bridge's address: the pods' gateway, and where their names are resolved.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 1);
-const BRIDGE: &str = "pods0";
+/// The name of the bridge. Pod number n is at the link `vn`, and in the network namespace `podn`.
+pub const BRIDGE: &str = "pods0";
 /// 10.244.0.2 to 10.244.255.254.
 const HOSTS: std::ops::Range<u32> = 2..65_535;
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -14,26 +14,19 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::inside::CASE_PATIENCE;
+use super::leftovers::{self, Machine};
+use super::verdict::{Ending, Outcome};
 use super::{programs, runs};
 use crate::cases::Case;
 
 /// How long a case may take to clean up.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// How long the kernel may take to end what was in a sandbox.
+const KERNEL_TIME: Duration = Duration::from_secs(5);
+
 /// The processes of cases that run just now.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
-
-/// The exit code of what somebody asked to end.
-pub const INTERRUPTED: i32 = 130;
-
-/// What became of one case.
-#[derive(Debug)]
-pub struct Outcome {
-    /// How its process ended: 0 passed, 1 failed, 130 interrupted.
-    pub code: i32,
-    /// What it said.
-    pub said: String,
-}
 
 /// Builds what the cases need.
 ///
@@ -81,12 +74,37 @@ fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<D
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // What a process of the case leaves behind becomes a child of this one, and is seen.
     nix::sys::prctl::set_child_subreaper(true).context("cannot watch for what is left")?;
-    let logs = runs::make(name)?;
-    let outcome = runtime.block_on(run_process(arguments, watched, &logs, patience))?;
-    if matches!(outcome.code, 0 | INTERRUPTED) {
-        runs::remove(&logs);
+    let (logs, before) = (runs::make(name)?, Machine::look());
+    let End { code, interrupted, said } = runtime.block_on(run_process(arguments, watched, &logs, patience))?;
+    let left = look_for_leftovers(&before);
+    let outcome = Outcome::new(code, interrupted, left, said);
+    if outcome.ending == Ending::Failed {
+        return Ok(outcome);
     }
-    Ok(outcome)
+    match runs::remove(&logs) {
+        Ok(()) => Ok(outcome),
+        Err(error) => Ok(Outcome::new(code, interrupted, vec![format!("{} ({error})", logs.display())], outcome.said)),
+    }
+}
+
+/// What is still there when the kernel has had its time to end everything.
+fn look_for_leftovers(before: &Machine) -> Vec<String> {
+    let start = Instant::now();
+    loop {
+        let mut left = leftovers::children(&running());
+        left.extend(Machine::look().since(before));
+        if left.is_empty() || start.elapsed() > KERNEL_TIME {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How the process of a case ended.
+struct End {
+    code: i32,
+    interrupted: bool,
+    said: String,
 }
 
 async fn run_process(
@@ -94,7 +112,7 @@ async fn run_process(
     watched: bool,
     logs: &Path,
     patience: Option<Duration>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<End> {
     let own = std::env::current_exe().context("cannot find own program")?;
     let mut command = Command::new(own);
     command.args(arguments).arg("--logs").arg(logs).stdin(Stdio::null());
@@ -103,9 +121,14 @@ async fn run_process(
     if !watched {
         command.arg("--silent").stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    let child = command.spawn().context("cannot start a process for the case")?;
-    let own = child.id().unwrap_or_default();
-    running().insert(own);
+    let (child, own) = {
+        // Whoever looks for what is left finds it either unborn or known.
+        let mut running = running();
+        let child = command.spawn().context("cannot start a process for the case")?;
+        let own = child.id().unwrap_or_default();
+        running.insert(own);
+        (child, own)
+    };
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
@@ -129,40 +152,12 @@ async fn run_process(
             let _ = nix::sys::signal::kill(pid, handed_on);
         }
     };
-    let mut said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let mut code = if interrupted { INTERRUPTED } else { code_of(output.status) };
     running().remove(&own);
-    let left = left_behind();
-    if !left.is_empty() {
-        said.push_str(&format!("left behind: {}\n", left.join(", ")));
-        code = code.max(1);
-    }
-    Ok(Outcome { code, said })
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    Ok(End { code: output.status.code().unwrap_or(1), interrupted, said })
 }
 
 fn running() -> MutexGuard<'static, BTreeSet<u32>> {
     // A set of numbers is whole whatever panicked meanwhile.
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn code_of(status: ExitStatus) -> i32 {
-    status.code().unwrap_or(1)
-}
-
-/// Processes that the case left: the kernel made them children of this one.
-fn left_behind() -> Vec<String> {
-    let own = std::process::id().to_string();
-    let running = running().clone();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let found = processes.filter_map(|entry| {
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // `pid (name) state parent ...`; a name may contain anything, so it is read from the end of it.
-        let (before, after) = stat.rsplit_once(')')?;
-        let mut fields = after.split_whitespace();
-        let (state, parent) = (fields.next()?, fields.next()?);
-        let is_case =
-            before.split(' ').next().and_then(|pid| pid.parse().ok()).is_some_and(|pid| running.contains(&pid));
-        (parent == own && state != "Z" && !is_case).then(|| format!("{before})"))
-    });
-    found.collect()
 }

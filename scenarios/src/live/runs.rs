@@ -21,7 +21,8 @@ pub fn make(case: &str) -> anyhow::Result<PathBuf> {
     let mut earlier: Vec<PathBuf> = fs::read_dir(&runs)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     earlier.sort();
     let surplus = earlier.len().saturating_sub(KEPT - 1);
-    earlier.drain(..surplus).for_each(|old| remove(&old));
+    // Somebody may look at it just now; then it goes the next time.
+    earlier.drain(..surplus).for_each(|old| drop(remove(&old)));
     let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
     let made = runs.join(format!("{now}-{}-{}", case.replace('/', "-"), std::process::id()));
     fs::create_dir_all(&made).with_context(|| format!("cannot make {}", made.display()))?;
@@ -29,9 +30,11 @@ pub fn make(case: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Removes the logs of a run.
-pub fn remove(directory: &Path) {
-    // Somebody may look at it just now; then it goes when it is old.
-    let _ = fs::remove_dir_all(directory);
+///
+/// # Errors
+/// When something of them stays.
+pub fn remove(directory: &Path) -> std::io::Result<()> {
+    fs::remove_dir_all(directory)
 }
 
 /// Copies the logs of all pods from where the kubelet keeps them: `<pod>-<container>-<attempt>.log`.
