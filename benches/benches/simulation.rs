@@ -53,6 +53,7 @@ fn quiet_hour() -> Course {
     Course {
         name: "quiet".to_owned(),
         seed: 1,
+        operator: sim::scenario::OperatorOptions::default(),
         nodes: 3,
         faults: Vec::new(),
         acts: vec![Act::Create(object), Act::Sleep { seconds: 3600 }],

@@ -105,6 +105,9 @@ impl Case {
         if scenario.lanes.len() < 2 && scenario.lane_note.is_none() {
             faults.push("it leaves a lane out and does not say why (`lane-note`)".to_owned());
         }
+        if let Some(Err(fault)) = scenario.within.as_deref().map(parse_bound) {
+            faults.push(fault);
+        }
         for (index, step) in scenario.steps.iter().enumerate() {
             faults.extend(faults_of(step).into_iter().map(|fault| format!("step {}: {fault}", index + 1)));
         }
@@ -121,8 +124,12 @@ fn faults_of(step: &Step) -> Vec<String> {
         Step::Gone { within, .. }
         | Step::Objects { within, .. }
         | Step::Members { within, .. }
+        | Step::Told { within, .. }
+        | Step::Pods { within, .. }
         | Step::Serves { within, .. } => bounds.push(within),
-        Step::Isolate { during, .. } | Step::Quiet { during } => bounds.push(during),
+        Step::Isolate { during, .. } | Step::Quiet { during } | Step::Kubectl { during: Some(during), .. } => {
+            bounds.push(during);
+        }
         _ => {}
     }
     let newest = |prefix: &str| Ok(format!("{prefix}-newest"));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::fault::Planned;
-use crate::scenario::{Scenario, Step};
+use crate::scenario::{OperatorOptions, Scenario, Step};
 
 /// A run, as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct Course {
     pub name: String,
     /// Everything random comes from it.
     pub seed: u64,
+    /// How the operator is started.
+    #[serde(default)]
+    pub operator: OperatorOptions,
     /// Nodes of the Kubernetes cluster.
     pub nodes: usize,
     /// What goes wrong, and when.
@@ -58,6 +61,7 @@ impl Course {
         Self {
             name: scenario.name.clone(),
             seed: 1,
+            operator: scenario.operator.clone(),
             nodes: 3,
             faults: Vec::new(),
             acts: scenario.steps.iter().cloned().map(Act::Step).collect(),

@@ -23,10 +23,12 @@ use crate::event::{Event, Millis};
 use crate::scenario::Scenario;
 use crate::store::CREDENTIALS;
 use crate::user;
-use crate::world::{self, Blueprint, Shared};
+use crate::world::{self, Blueprint, Life, Shared};
 
-/// The namespace of everything.
-pub const NAMESPACE: &str = "default";
+/// The namespace of everything that does not say another.
+pub const NAMESPACE: &str = crate::scenario::NAMESPACE;
+/// How often it is looked whether an operator that was stopped shall be there again.
+const RETURN_PERIOD: Duration = Duration::from_millis(100);
 /// The Secret that opens the store.
 pub const SECRET: &str = "store-credentials";
 
@@ -118,6 +120,7 @@ async fn drive(course: Course, trace: bool) -> Outcome {
         let mut world = shared.enter();
         install(&mut world);
         world.operator.crash_plan = world.faults.crash_plan();
+        world.operator.clusterwide = course.operator.cluster_wide;
         world.begin();
     }
     madsim::task::spawn(turn_the_world(shared.clone(), poked));
@@ -182,12 +185,15 @@ async fn turn_the_world(shared: Shared, mut poked: mpsc::UnboundedReceiver<()>) 
     }
 }
 
-/// The operator's processes: one is started, crashes or freezes, and the next is started.
+/// The operator's processes: one is started, crashes, freezes or is stopped, and the next is started.
 async fn run_operator(shared: Shared) {
     loop {
-        let (life, crash, relieved) = shared.enter().operator_starts();
-        let living = madsim::task::spawn(live(shared.clone(), life, crash));
+        let Life { number, crash, relieved, asked } = shared.enter().operator_starts();
+        let living = madsim::task::spawn(live(shared.clone(), number, crash, asked));
         select(living, relieved).await;
+        if was_away(&shared).await {
+            continue;
+        }
         let pause = {
             let mut world = shared.enter();
             if world.over {
@@ -199,11 +205,32 @@ async fn run_operator(shared: Shared) {
     }
 }
 
+/// Whether the operator was told to stay away; comes back when it shall be there again.
+async fn was_away(shared: &Shared) -> bool {
+    let mut was_away = false;
+    loop {
+        let is_away = {
+            let world = shared.enter();
+            world.operator.away && !world.over
+        };
+        if !is_away {
+            return was_away;
+        }
+        was_away = true;
+        madsim::time::sleep(RETURN_PERIOD).await;
+    }
+}
+
 /// One life of the operator.
-async fn live(shared: Shared, life: u64, crash: oneshot::Receiver<()>) {
-    let operator = std::pin::pin!(crate::operator::start(&shared, life));
+async fn live(shared: Shared, life: u64, crash: oneshot::Receiver<()>, asked: oneshot::Receiver<()>) {
+    let operator = std::pin::pin!(crate::operator::start(&shared, life, asked));
     if matches!(select(operator, crash).await, Either::Left(_)) {
-        shared.enter().note("operator", format!("life {life} ended by itself"));
+        let mut world = shared.enter();
+        let how = if world.operator.away { "stopped" } else { "ended by itself" };
+        if world.operator.away {
+            world.operator.stopped = Some(life);
+        }
+        world.note("operator", format!("life {life} {how}"));
     }
 }
 

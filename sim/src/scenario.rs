@@ -1,7 +1,7 @@
 //! The scenario language: what happens to a world, and what must be true of it. Data, the same for all lanes.
 //!
 //! A scenario is a list of steps, carried out one after the other. Objects live in namespace `default` unless a manifest
-//! says otherwise. Two buckets named `backups` and `other` exist in the lane's object stores, and Secret
+//! says otherwise; steps name those of another namespace `<namespace>/<name>` (see [`place`]). Two buckets named `backups` and `other` exist in the lane's object stores, and Secret
 //! `store-credentials` opens them, whatever the kind of store; steps name what is in them by [`store_path`]. A lane
 //! replaces placeholders in manifests (see [`fill`]): `${STORE_ENDPOINT}`, `${STORE_USER}` and `${STORE_PASSWORD}` (of S3,
 //! in that Secret), `${ABS_ENDPOINT}`, `${AGENT_IMAGE}`, `${NOW}` (RFC 3339), `${NEWEST:<bucket>/<prefix>}`.
@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod condition;
+mod pods;
 
 pub use condition::Condition;
+pub use pods::{Pods, out_of_order};
 
 /// One scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,12 +33,44 @@ pub struct Scenario {
     /// Why a lane is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane_note: Option<String>,
+    /// How the operator is started.
+    #[serde(default, skip_serializing_if = "OperatorOptions::is_usual")]
+    pub operator: OperatorOptions,
+    /// All steps together take no longer than this in the live lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
     /// What happens.
     pub steps: Vec<Step>,
 }
 
 fn all_lanes() -> Vec<Lane> {
     vec![Lane::Model, Lane::Live]
+}
+
+/// How the operator of a case is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OperatorOptions {
+    /// It manages the annotated objects of all namespaces.
+    pub cluster_wide: bool,
+    /// The name under which the program is started, when it is not its own. Live lane only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+impl OperatorOptions {
+    /// Whether it is started as it usually is.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The namespace of what is named without one.
+pub const NAMESPACE: &str = "default";
+
+/// Namespace and name of `<namespace>/<name>`, or of `<name>` in namespace `default`.
+pub fn place(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or((NAMESPACE, name))
 }
 
 /// What is real and what is not.
@@ -57,6 +91,9 @@ pub enum Who {
     Leader,
     /// The first follower by name.
     Follower,
+    /// The member whose pod was made last, of several at that second the first by name: the first to go when the cluster
+    /// gets smaller.
+    Youngest,
     /// Each member.
     All,
 }
@@ -65,9 +102,9 @@ pub enum Who {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`.
+    /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`, `Event`, `Lease`.
     pub kind: String,
-    /// Its name; [`ANY`] where one of the kind is enough.
+    /// Its name (see [`place`]); [`ANY`] where one of the kind is enough.
     pub name: String,
 }
 
@@ -159,7 +196,7 @@ pub enum Step {
         #[serde(default = "value_bytes")]
         value_bytes: u32,
     },
-    /// Forgets what was remembered since the named mark: those writes are allowed to be gone after a restore.
+    /// Remembers this moment, the keys and the pods of it, under a name.
     Mark {
         /// Name of the mark.
         name: String,
@@ -171,6 +208,41 @@ pub enum Step {
         /// The mark whose state must be found; none: everything that was acknowledged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<String>,
+    },
+    /// Waits until the cluster has so many pods, whatever their state.
+    Pods {
+        /// EtcdCluster.
+        cluster: String,
+        /// How many.
+        count: usize,
+        /// Bound.
+        within: String,
+    },
+    /// The pods of the cluster are those of a mark: the same names and uids, and none of their containers was started again.
+    SamePods {
+        /// EtcdCluster.
+        cluster: String,
+        /// The mark.
+        since: String,
+        /// They may have been made anew or started again, under the same names.
+        #[serde(default)]
+        only_names: bool,
+    },
+    /// Waits until the first events with these reasons about an object are there, in this order.
+    Told {
+        /// Name of the object.
+        about: String,
+        /// The reasons.
+        reasons: Vec<String>,
+        /// Bound.
+        within: String,
+    },
+    /// Makes a member lead.
+    Lead {
+        /// EtcdCluster.
+        cluster: String,
+        /// Which member.
+        who: Who,
     },
     /// Kills the etcd process of a member (SIGKILL).
     Kill {
@@ -200,6 +272,10 @@ pub enum Step {
     },
     /// Kills the operator; it is started again at once.
     KillOperator,
+    /// Asks the operator to stop (SIGTERM) and waits until it has, in order; it stays away until `start-operator`.
+    StopOperator,
+    /// Starts the operator that was stopped.
+    StartOperator,
     /// Cuts a member off from everybody, for this long.
     Isolate {
         /// EtcdCluster.
@@ -252,6 +328,18 @@ pub enum Step {
         without: Vec<String>,
         /// Bound.
         within: String,
+    },
+    /// Runs kubectl, which must succeed and print each of these texts (runs of blanks count as one). `${LEADER:<cluster>}`
+    /// in an argument is the pod of the leader. Live lane only; a case with it is NOT CHECKED where there is no kubectl.
+    Kubectl {
+        /// Its arguments.
+        args: Vec<String>,
+        /// What it prints.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        says: Vec<String>,
+        /// For what does not end by itself: it is ended after so long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        during: Option<String>,
     },
     /// No object is written, created or deleted for this long, leases aside.
     Quiet {
@@ -351,6 +439,12 @@ mod tests {
         assert_eq!(fill("$x {y}", &values, newest).as_deref(), Ok("$x {y}"));
         assert!(fill("${STORE}", &values, newest).unwrap_err().contains("`${STORE}` is no placeholder"));
         assert!(fill("${STORE_ENDPOINT", &values, newest).unwrap_err().contains("not closed"));
+    }
+
+    #[test]
+    fn a_name_may_say_its_namespace() {
+        assert_eq!(place("c"), ("default", "c"));
+        assert_eq!(place("second/c"), ("second", "c"));
     }
 
     #[test]

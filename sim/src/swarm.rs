@@ -50,6 +50,7 @@ pub fn course(seed: u64) -> Course {
     Course {
         name: format!("swarm {seed}"),
         seed,
+        operator: crate::scenario::OperatorOptions::default(),
         nodes,
         faults,
         acts: steps,

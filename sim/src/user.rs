@@ -1,6 +1,8 @@
 //! The user of a run: carries out the steps of the scenario language in the model lane, and waits for what it waits for.
 
 pub mod keys;
+mod operator;
+mod pods;
 
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use crate::course::{Act, Course};
 use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
-use crate::scenario::{ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, store_path};
+use crate::scenario::{
+    ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, place, store_path,
+};
 use crate::world::{Shared, World};
 
 /// How long a cluster that cannot be helped has to say so.
@@ -122,6 +126,7 @@ pub fn resource(kind: &str) -> ResourceName {
         "EtcdBackup" => converge::custom("etcdbackups"),
         "EtcdRestore" => converge::custom("etcdrestores"),
         "Endpoints" => ResourceName::core("endpoints"),
+        "Lease" => ResourceName::new("coordination.k8s.io", "v1", "leases"),
         other => ResourceName::core(format!("{}s", other.to_lowercase())),
     }
 }
@@ -131,12 +136,15 @@ pub fn resource(kind: &str) -> ResourceName {
 /// # Errors
 /// The first violation, or the first wait that ends in vain.
 pub async fn carry_out(shared: &Shared, course: &Course) -> Result<(), Violation> {
-    let mut keys = keys::Remembered::default();
+    let (mut keys, mut pods) = (keys::Remembered::default(), pods::Marks::default());
+    if course.operator.program.is_some() {
+        return Err(unusable("the operator has no name in the model"));
+    }
     for act in &course.acts {
         let what = serde_json::to_string(act).unwrap_or_default();
         shared.enter().note("user", what);
         match act {
-            Act::Step(step) => carry_out_step(shared, course, &mut keys, step).await?,
+            Act::Step(step) => carry_out_step(shared, course, &mut keys, &mut pods, step).await?,
             Act::Create(manifest) => apply(shared, course, manifest).map_err(|status| refused(&status))?,
             Act::Sleep { seconds } => pause(shared, *seconds).await?,
             Act::RestoreNewest { cluster, backup } => restore_newest(shared, cluster, backup)?,
@@ -154,6 +162,7 @@ async fn carry_out_step(
     shared: &Shared,
     course: &Course,
     keys: &mut keys::Remembered,
+    pods: &mut pods::Marks,
     step: &Step,
 ) -> Result<(), Violation> {
     match step {
@@ -172,11 +181,15 @@ async fn carry_out_step(
             missing.map_or(Ok(()), |part| Err(unusable(format!("`{}` does not say `{part}`", status.message))))
         }
         Step::Patch { target, merge } => {
-            let request = Request::merge_patch(resource(&target.kind), NAMESPACE, &target.name, merge.clone());
+            let (namespace, name) = place(&target.name);
+            let request = Request::merge_patch(resource(&target.kind), namespace, name, merge.clone());
             handle(shared, &request).map_err(|status| refused(&status))
         }
-        Step::Delete { target } => handle(shared, &Request::delete(resource(&target.kind), NAMESPACE, &target.name))
-            .map_err(|status| refused(&status)),
+        Step::Delete { target } => {
+            let (namespace, name) = place(&target.name);
+            let request = Request::delete(resource(&target.kind), namespace, name);
+            handle(shared, &request).map_err(|status| refused(&status))
+        }
         Step::Wait { target, until, within } => {
             wait(shared, seconds(within)?, |world| unmet(world, target, until)).await
         }
@@ -197,6 +210,20 @@ async fn carry_out_step(
         }
         Step::Mark { name } => {
             keys.mark(name);
+            pods.mark(&shared.enter(), name);
+            Ok(())
+        }
+        Step::Pods { cluster, count, within } => {
+            wait(shared, seconds(within)?, |world| pods::pods_of(world, cluster).missing(*count)).await
+        }
+        Step::SamePods { cluster, since, only_names } => pods.compare(&shared.enter(), cluster, since, *only_names),
+        Step::Told { about, reasons, within } => {
+            wait(shared, seconds(within)?, |world| pods::untold(world, about, reasons)).await
+        }
+        Step::Lead { cluster, who } => pods::lead(shared, cluster, *who).await,
+        Step::StopOperator => operator::stop(shared).await,
+        Step::StartOperator => {
+            operator::start(&mut shared.enter());
             Ok(())
         }
         Step::Compare { cluster, at } => keys::compare(shared, keys, cluster, at.as_deref()).await,
@@ -216,6 +243,7 @@ async fn carry_out_step(
         Step::Phase(_) | Step::Show(_) => Ok(()),
         Step::Certificates { .. } => Err(unusable("nothing is encrypted in the model".to_owned())),
         Step::Serves { .. } => Err(unusable("nothing is served in the model".to_owned())),
+        Step::Kubectl { .. } => Err(unusable("there is no kubectl in the model".to_owned())),
         Step::PutObject { path, content } => put_object(&mut shared.enter(), path, content),
         Step::KillOperator => {
             shared.enter().crash_operator();
@@ -293,28 +321,32 @@ fn handle(shared: &Shared, request: &Request) -> Result<(), Status> {
 fn apply(shared: &Shared, course: &Course, manifest: &Value) -> Result<(), Status> {
     let kind = manifest["kind"].as_str().unwrap_or_default();
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-    let exists = shared.enter().server.peek(&resource(kind), NAMESPACE, name).is_some();
+    let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
+    // Namespaces themselves are in none.
+    let namespace = if kind == "Namespace" { "" } else { namespace };
+    let exists = shared.enter().server.peek(&resource(kind), namespace, name).is_some();
     if exists {
-        return handle(shared, &Request::merge_patch(resource(kind), NAMESPACE, name, manifest.clone()));
+        return handle(shared, &Request::merge_patch(resource(kind), namespace, name, manifest.clone()));
     }
-    let mut request = Request::create(resource(kind), NAMESPACE, manifest.clone());
+    let mut request = Request::create(resource(kind), namespace, manifest.clone());
     request.options.field_validation = fake_k8s::FieldValidation::Strict;
     handle(shared, &request)?;
     if kind == "EtcdCluster" && course.workload {
         let mut world = shared.enter();
-        world.add_client(NAMESPACE, name);
-        world.add_client(NAMESPACE, name);
+        world.add_client(namespace, name);
+        world.add_client(namespace, name);
     }
     Ok(())
 }
 
 fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String> {
-    if target.name == ANY {
+    let (namespace, name) = place(&target.name);
+    if name == ANY {
         let parsed: Result<Vec<Condition>, String> = conditions.iter().map(|condition| condition.parse()).collect();
-        let all = world.server.peek_all(&resource(&target.kind), Some(NAMESPACE));
+        let all = world.server.peek_all(&resource(&target.kind), Some(namespace));
         return parsed.map_or_else(Some, |parsed| any_unmet(target, &all, &parsed));
     }
-    let object = world.server.peek(&resource(&target.kind), NAMESPACE, &target.name);
+    let object = world.server.peek(&resource(&target.kind), namespace, name);
     let Some(object) = object else { return Some(format!("{} {} does not exist", target.kind, target.name)) };
     conditions.iter().find_map(|condition| {
         let what = condition.parse::<Condition>().map_or_else(Some, |parsed| parsed.unmet(&object))?;
@@ -323,9 +355,14 @@ fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String
 }
 
 fn left(world: &World, target: &Target, cluster: Option<&str>) -> Option<String> {
-    let all = world.server.peek_all(&resource(&target.kind), Some(NAMESPACE));
+    let (namespace, name) = match (place(&target.name), cluster.map(place)) {
+        ((_, name), Some((namespace, _))) => (namespace, name),
+        (found, None) => found,
+    };
+    let cluster = cluster.map(|cluster| place(cluster).1);
+    let all = world.server.peek_all(&resource(&target.kind), Some(namespace));
     let wanted = |object: &Value| {
-        (target.name == "*" || object["metadata"]["name"] == target.name.as_str())
+        (name == ANY || object["metadata"]["name"] == name)
             && cluster.is_none_or(|cluster| object["metadata"]["labels"]["etcd_cluster"] == cluster)
     };
     let found = all.iter().find(|object| wanted(object))?;
@@ -334,7 +371,8 @@ fn left(world: &World, target: &Target, cluster: Option<&str>) -> Option<String>
 
 /// The lineage of a cluster that has a leader, the youngest if there are several.
 pub fn lineage(world: &World, cluster: &str) -> Option<ClusterId> {
-    let owner = format!("{NAMESPACE}/{cluster}");
+    let (namespace, name) = place(cluster);
+    let owner = format!("{namespace}/{name}");
     let lineages = world.ghost.owner.iter().filter(|(_, known)| **known == owner).map(|(lineage, _)| *lineage);
     lineages
         .filter(|lineage| world.etcds.leader(*lineage).is_some())
@@ -353,6 +391,7 @@ fn chosen(world: &World, cluster: &str, who: Who) -> Result<Vec<String>, Violati
     Ok(match who {
         Who::Leader => vec![leader],
         Who::Follower => pods.into_iter().filter(|pod| *pod != leader).take(1).collect(),
+        Who::Youngest => pods::youngest(world, &pods).into_iter().collect(),
         Who::All => pods,
     })
 }
@@ -374,10 +413,12 @@ fn members_missing(world: &World, cluster: &str, healthy: usize, version: Option
     if let Some(other) = processes.find(|process| version.is_some_and(|version| runs(process) != version)) {
         return Some(format!("{} runs {}", other.pod, runs(other)));
     }
-    let target = |plural: &str| world.server.peek_all(&ResourceName::core(plural), Some(NAMESPACE));
-    let pods = target("pods").iter().filter(|pod| ghost::cluster_of(pod) == Some(cluster)).count();
-    let claims =
-        target("persistentvolumeclaims").iter().filter(|claim| ghost::cluster_of(claim) == Some(cluster)).count();
+    let (namespace, name) = place(cluster);
+    let count = |plural: &str| {
+        let all = world.server.peek_all(&ResourceName::core(plural), Some(namespace));
+        all.iter().filter(|object| ghost::cluster_of(object) == Some(name)).count()
+    };
+    let (pods, claims) = (count("pods"), count("persistentvolumeclaims"));
     (pods != healthy || (claims != 0 && claims != healthy)).then(|| format!("{pods} pods and {claims} volume claims"))
 }
 
@@ -423,7 +464,8 @@ fn put_object(world: &mut World, path: &str, content: &ObjectContent) -> Result<
 
 /// Every pod and every volume of a cluster is gone at once.
 fn lose(world: &mut World, cluster: &str) {
-    let prefix = format!("{NAMESPACE}/{cluster}-");
+    let (namespace, name) = place(cluster);
+    let prefix = format!("{namespace}/{name}-");
     let pods: Vec<(String, Vec<String>)> = world
         .runtime
         .values()

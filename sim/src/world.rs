@@ -155,8 +155,27 @@ pub struct OperatorProcess {
     pub frozen: BTreeSet<u64>,
     /// Effects before (false) or after (true) which it crashes.
     pub crash_plan: Vec<(u64, bool)>,
+    /// It manages the annotated objects of all namespaces.
+    pub clusterwide: bool,
+    /// It was asked to stop, and no other is started.
+    pub away: bool,
+    /// The last life that ended because it was asked to.
+    pub stopped: Option<u64>,
+    stop: Option<oneshot::Sender<()>>,
     crash: BTreeMap<u64, oneshot::Sender<()>>,
     relieve: Option<oneshot::Sender<()>>,
+}
+
+/// A life of the operator that begins, and what may become of it.
+pub struct Life {
+    /// Which one.
+    pub number: u64,
+    /// Ends when it shall die.
+    pub crash: oneshot::Receiver<()>,
+    /// Ends when another life shall begin beside it.
+    pub relieved: oneshot::Receiver<()>,
+    /// Ends when it is asked to stop.
+    pub asked: oneshot::Receiver<()>,
 }
 
 /// The world.
@@ -565,17 +584,30 @@ impl World {
         self.operator.effects
     }
 
-    /// A life of the operator begins. The first receiver ends when it shall die, the second when another life shall
-    /// begin beside it.
-    pub fn operator_starts(&mut self) -> (u64, oneshot::Receiver<()>, oneshot::Receiver<()>) {
+    /// A life of the operator begins.
+    pub fn operator_starts(&mut self) -> Life {
         let (sender, crash) = oneshot::channel();
         let (relieve, relieved) = oneshot::channel();
+        let (stop, asked) = oneshot::channel();
         self.operator.incarnation += 1;
         let life = self.operator.incarnation;
         self.operator.crash.insert(life, sender);
         self.operator.relieve = Some(relieve);
+        self.operator.stop = Some(stop);
         self.note("operator", format!("life {life} begins"));
-        (life, crash, relieved)
+        Life { number: life, crash, relieved, asked }
+    }
+
+    /// The operator of now is asked to stop; which life that is.
+    pub fn stop_operator(&mut self) -> u64 {
+        self.operator.away = true;
+        let life = self.operator.incarnation;
+        self.note("operator", format!("life {life} is asked to stop"));
+        if let Some(stop) = self.operator.stop.take() {
+            // It may have ended just now; then it is not among those that stopped in order.
+            let _ = stop.send(());
+        }
+        life
     }
 
     /// The operator of now dies.

@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use fake_k8s::controllers::object;
 use serde_json::Value;
-use sim::scenario::Who;
+use sim::scenario::{Who, place};
 
-use super::world::{NAMESPACE, World};
+use super::world::World;
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -56,7 +56,8 @@ pub async fn connect(world: &World, cluster: &str, host: &str) -> anyhow::Result
     let secret = found.as_ref().map_or("", |found| object::text(found, "/spec/TLS/static/operatorSecret"));
     let scheme = if secret.is_empty() { "http" } else { "https" };
     if !secret.is_empty() {
-        let secret = world.find("Secret", secret).with_context(|| format!("there is no Secret {secret}"))?;
+        let secret =
+            world.find("Secret", &beside(cluster, secret)).with_context(|| format!("there is no Secret {secret}"))?;
         options = options.with_tls(tls(&secret)?);
     }
     Ok(Client::connect([format!("{scheme}://{host}:2379")], Some(options)).await?)
@@ -74,7 +75,18 @@ fn tls(secret: &Value) -> anyhow::Result<TlsOptions> {
 
 /// The host name of the cluster's client Service.
 pub fn service(cluster: &str) -> String {
-    format!("{cluster}-client.{NAMESPACE}.svc")
+    let (namespace, name) = place(cluster);
+    format!("{name}-client.{namespace}.svc")
+}
+
+/// What is in the namespace of a cluster, by the name that steps have for it.
+pub fn beside(cluster: &str, name: &str) -> String {
+    cluster.split_once('/').map_or_else(|| name.to_owned(), |(namespace, _)| format!("{namespace}/{name}"))
+}
+
+fn host(cluster: &str, member: &str) -> String {
+    let (namespace, name) = place(cluster);
+    format!("{member}.{name}.{namespace}.svc")
 }
 
 /// The members of the cluster that its client Service leads to, in order of their names.
@@ -95,7 +107,7 @@ pub async fn members(world: &World, cluster: &str) -> anyhow::Result<Vec<Member>
 }
 
 async fn state(world: &World, cluster: &str, member: &str) -> anyhow::Result<State> {
-    let host = format!("{member}.{cluster}.{NAMESPACE}.svc");
+    let host = host(cluster, member);
     let asking = async {
         let status = connect(world, cluster, &host).await?.status().await?;
         Ok(State {
@@ -123,12 +135,41 @@ pub async fn chosen(world: &World, cluster: &str, who: Who) -> anyhow::Result<Ve
             let mut others = members.iter().filter(|member| !is_leader(member) && !member.name.is_empty());
             others.next().map(|member| member.name.clone()).into_iter().collect()
         }
+        Who::Youngest => {
+            let made = |member: &&Member| {
+                let pod = world.find("Pod", &beside(cluster, &member.name));
+                pod.map(|pod| object::text(&pod, "/metadata/creationTimestamp").to_owned()).unwrap_or_default()
+            };
+            let started = members.iter().filter(|member| !member.name.is_empty());
+            let youngest = started.min_by_key(|member| (std::cmp::Reverse(made(member)), member.name.clone()));
+            youngest.map(|member| member.name.clone()).into_iter().collect()
+        }
         Who::All => members.iter().map(|member| member.name.clone()).collect(),
     };
     if found.is_empty() {
         bail!("{cluster} has no {who:?}");
     }
-    Ok(found)
+    Ok(found.iter().map(|member| beside(cluster, member)).collect())
+}
+
+/// Moves leadership to a member; what is missing until it leads.
+pub async fn lead(world: &World, cluster: &str, member: &str) -> Option<String> {
+    let moving = async {
+        let members = members(world, cluster).await?;
+        let wanted = members.iter().find(|found| beside(cluster, &found.name) == member);
+        let wanted = wanted.with_context(|| format!("{member} is no member"))?;
+        let leads = |found: &&Member| found.state.as_ref().is_some_and(|state| state.leader == found.id);
+        let leader = members.iter().find(leads).context("nobody leads")?;
+        if leader.id != wanted.id {
+            connect(world, cluster, &host(cluster, &leader.name)).await?.move_leader(wanted.id).await?;
+        }
+        anyhow::Ok(leader.id == wanted.id)
+    };
+    match moving.await {
+        Ok(true) => None,
+        Ok(false) => Some(format!("{member} does not lead yet")),
+        Err(error) => Some(format!("{error:#}")),
+    }
 }
 
 /// What is missing until the cluster has exactly so many healthy voters, and nothing else.
@@ -146,8 +187,8 @@ pub async fn missing(world: &World, cluster: &str, healthy: usize, version: Opti
     if let Some(other) = members.iter().find(|member| version.is_some() && !runs(member)) {
         return Some(format!("{} runs {}", other.name, other.state.as_ref().map_or("", |state| &state.version)));
     }
-    let pods = world.all("Pod", Some(cluster)).len();
-    let claims = world.all("PersistentVolumeClaim", Some(cluster)).len();
+    let pods = world.all("Pod", cluster).len();
+    let claims = world.all("PersistentVolumeClaim", cluster).len();
     let strays = pods != healthy || (claims != 0 && claims != healthy);
     strays.then(|| format!("{pods} pods and {claims} volume claims for {healthy} members"))
 }

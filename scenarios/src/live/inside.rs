@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::display::{Display, Mode, Row};
 use super::programs::{Programs, locate};
-use super::steps::{Failure, carry_out};
+use super::steps::{Failure, bound, carry_out};
 use super::world::{NAMESPACE, World};
 use super::{certificates, etcd, programs, runs};
 use crate::cases::Case;
@@ -65,10 +65,12 @@ async fn run_inside(case: &Case, programs: &Programs, mode: Mode, logs: &Path) -
     let asked_to_stop = async {
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
     };
-    let world = Arc::new(World::start(programs, logs, Vec::new(), Some(certificates::access(GATEWAY)?)).await?);
+    let (access, options) = (certificates::access(GATEWAY)?, &case.scenario.operator);
+    let world = Arc::new(World::start(programs, logs, Vec::new(), Some(access), options).await?);
     let refreshing = display.has_table().then(|| tokio::spawn(refresh(world.clone(), display.clone())));
-    let end = tokio::select! {
-        result = tokio::time::timeout(CASE_PATIENCE, carry_out(&world, &case.scenario, &display)) => {
+    let bound = case.scenario.within.as_deref().map(bound).transpose()?.unwrap_or(CASE_PATIENCE);
+    let mut end = tokio::select! {
+        result = tokio::time::timeout(bound, carry_out(&world, &case.scenario, &display)) => {
             let ends = world.operator.ended_by_itself();
             match result {
                 Ok(Ok(())) if ends.is_empty() => End::Passed,
@@ -81,7 +83,7 @@ async fn run_inside(case: &Case, programs: &Programs, mode: Mode, logs: &Path) -
                     End::Failed
                 }
                 Err(_) => {
-                    say(&format!("the case did not end in {} s", CASE_PATIENCE.as_secs()));
+                    say(&format!("the case did not end in {} s", bound.as_secs()));
                     End::Failed
                 }
             }
@@ -100,8 +102,11 @@ async fn run_inside(case: &Case, programs: &Programs, mode: Mode, logs: &Path) -
         keep_logs(&world, logs);
         say(&format!("logs: {}", logs.display()));
     }
-    if let Some(world) = Arc::into_inner(world) {
-        world.stop().await;
+    if let Some(world) = Arc::into_inner(world)
+        && let Err(error) = world.stop().await
+    {
+        say(&format!("{error:#}"));
+        end = if end == End::Interrupted { end } else { End::Failed };
     }
     Ok(end)
 }
@@ -110,10 +115,10 @@ async fn run_inside(case: &Case, programs: &Programs, mode: Mode, logs: &Path) -
 async fn refresh(world: Arc<World>, display: Arc<Display>) {
     loop {
         let mut rows = Vec::new();
-        for cluster in world.all("EtcdCluster", None) {
+        for cluster in world.all_in("EtcdCluster", NAMESPACE) {
             let cluster = object::name(&cluster);
             let members = etcd::members(&world, cluster).await.unwrap_or_default();
-            rows.extend(world.all("Pod", Some(cluster)).iter().map(|pod| row(pod, &members)));
+            rows.extend(world.all("Pod", cluster).iter().map(|pod| row(pod, &members)));
         }
         display.table(rows);
         tokio::time::sleep(REFRESH).await;
@@ -159,7 +164,7 @@ fn explain(world: &World, failure: &Failure, ends: &[String]) {
     {
         say(&format!("status of {} {}:\n{}", target.kind, target.name, status_in_lines(&found["status"])));
     }
-    for pod in world.all("Pod", None) {
+    for pod in world.all_in("Pod", NAMESPACE) {
         let statuses = object::items(&pod, "/status/containerStatuses");
         let statuses = statuses.iter().chain(object::items(&pod, "/status/initContainerStatuses"));
         let said: Vec<String> =
@@ -185,7 +190,7 @@ fn status_in_lines(status: &serde_json::Value) -> String {
 }
 
 fn keep_logs(world: &World, logs: &Path) {
-    let pods = world.all("Pod", None);
+    let pods = world.all_in("Pod", NAMESPACE);
     let names = |uid: &str| {
         let pod = pods.iter().find(|pod| object::uid(pod) == uid);
         pod.map_or_else(|| uid.to_owned(), |pod| object::name(pod).to_owned())
@@ -193,7 +198,7 @@ fn keep_logs(world: &World, logs: &Path) {
     runs::keep_pod_logs(&world.cluster.run_dir, &names, logs);
     let kinds =
         ["EtcdCluster", "EtcdBackup", "EtcdRestore", "Pod", "PersistentVolumeClaim", "Service", "Endpoints", "Event"];
-    let objects: Vec<_> = kinds.iter().flat_map(|kind| world.all(kind, None)).collect();
+    let objects: Vec<_> = kinds.iter().flat_map(|kind| world.all_in(kind, NAMESPACE)).collect();
     let text = serde_json::to_string_pretty(&objects.iter().map(AsRef::as_ref).collect::<Vec<_>>()).unwrap_or_default();
     // Logs are a help; that one is missing must not hide why the case failed.
     let _ = std::fs::write(logs.join(format!("objects-{NAMESPACE}.json")), text);

@@ -4,6 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -13,11 +15,17 @@ use super::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is none.
+/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is none. With `during` it is ended
+/// after so long, and what it printed until then is what counts.
 ///
 /// # Errors
 /// What it complained of.
-pub async fn kubectl(world: &World, arguments: &[&str], input: &str) -> Option<anyhow::Result<String>> {
+pub async fn kubectl(
+    world: &World,
+    arguments: &[&str],
+    input: &str,
+    during: Option<Duration>,
+) -> Option<anyhow::Result<String>> {
     let home = world.cluster.run_dir.join("kubectl");
     let mut command = Command::new(world.kubectl.as_ref()?);
     command.arg("--kubeconfig").arg(&world.cluster.kubeconfig).args(arguments);
@@ -28,9 +36,11 @@ pub async fn kubectl(world: &World, arguments: &[&str], input: &str) -> Option<a
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(input.as_bytes()).await.context("kubectl does not listen")?;
         }
-        let output = child.wait_with_output().await.context("kubectl is lost")?;
+        let ended = after(during, child.id());
+        let (output, ()) = tokio::join!(child.wait_with_output(), ended);
+        let output = output.context("kubectl is lost")?;
         let said = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-        if output.status.success() {
+        if output.status.success() || (during.is_some() && output.status.code().is_none()) {
             return Ok(said);
         }
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
@@ -38,11 +48,21 @@ pub async fn kubectl(world: &World, arguments: &[&str], input: &str) -> Option<a
     Some(tokio::time::timeout(PATIENCE, talk).await.unwrap_or_else(|_| bail!("kubectl does not end")))
 }
 
+/// Ends a process after some time, if there is one.
+async fn after(during: Option<Duration>, process: Option<u32>) {
+    let process = process.and_then(|process| i32::try_from(process).ok()).map(Pid::from_raw);
+    if let (Some(during), Some(process)) = (during, process) {
+        tokio::time::sleep(during).await;
+        // It may have ended by itself.
+        let _ = kill(process, Signal::SIGKILL);
+    }
+}
+
 /// The command as it was typed, and its answer: for `kubectl ...` and `objects <bucket>/<prefix>`.
 pub async fn show(world: &World, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     let answer = match words.as_slice() {
-        ["kubectl", rest @ ..] => match kubectl(world, rest, "").await {
+        ["kubectl", rest @ ..] => match kubectl(world, rest, "", None).await {
             Some(answer) => answer.unwrap_or_else(|error| format!("{error:#}")),
             None => "(there is no kubectl on this machine)".to_owned(),
         },

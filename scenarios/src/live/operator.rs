@@ -3,15 +3,16 @@
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use sim::scenario::{NAMESPACE, OperatorOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::programs::AGENT_IMAGE;
@@ -40,47 +41,47 @@ pub struct Operator {
 #[derive(Debug)]
 enum Order {
     Kill,
-    Stop,
+    Stop(oneshot::Sender<anyhow::Result<ExitStatus>>),
+    Start,
+}
+
+/// How it is started.
+#[derive(Clone, Debug)]
+struct Launch {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+    cluster_wide: bool,
 }
 
 impl Operator {
-    /// Starts it.
+    /// Starts it; `links` is where it gets another name, if the case wants that.
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn start(program: &Path, kubeconfig: &Path, logs: &Path) -> anyhow::Result<Self> {
+    pub fn start(
+        program: &Path,
+        options: &OperatorOptions,
+        kubeconfig: &Path,
+        links: &Path,
+        logs: &Path,
+    ) -> anyhow::Result<Self> {
         let log = logs.join("operator.log");
-        let (orders, mut received) = mpsc::channel(4);
-        let ended_by_itself: Arc<Mutex<Vec<String>>> = Arc::default();
-        let launch = {
-            let (program, kubeconfig, log) = (program.to_owned(), kubeconfig.to_owned(), log.clone());
-            move || spawn(&program, &kubeconfig, &log)
-        };
-        let mut child = launch()?;
-        let ends = ended_by_itself.clone();
-        let supervisor = tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    ended = child.wait() => {
-                        let how = ended.map_or_else(|cause| cause.to_string(), |status| status.to_string());
-                        ends.lock().unwrap_or_else(PoisonError::into_inner).push(how);
-                    }
-                    order = received.recv() => match order {
-                        // It may have ended just now, which is what is wanted.
-                        Some(Order::Kill) => drop(child.kill().await),
-                        Some(Order::Stop) | None => return stop(&mut child).await,
-                    },
-                }
-                tokio::time::sleep(RESTART_PAUSE).await;
-                match launch() {
-                    Ok(started) => child = started,
-                    Err(cause) => {
-                        ends.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{cause:#}"));
-                        return;
-                    }
-                }
+        let program = match &options.program {
+            None => program.to_owned(),
+            Some(name) => {
+                let link = links.join(name);
+                std::os::unix::fs::symlink(program, &link)
+                    .with_context(|| format!("cannot link {} to the operator", link.display()))?;
+                link
             }
-        });
+        };
+        let (kubeconfig, cluster_wide) = (kubeconfig.to_owned(), options.cluster_wide);
+        let launch = Launch { program, kubeconfig, log: log.clone(), cluster_wide };
+        let (orders, received) = mpsc::channel(4);
+        let ended_by_itself: Arc<Mutex<Vec<String>>> = Arc::default();
+        let child = launch.spawn()?;
+        let supervisor = tokio::spawn(supervise(launch, child, received, ended_by_itself.clone()));
         Ok(Self { orders, supervisor, ended_by_itself, log })
     }
 
@@ -88,6 +89,22 @@ impl Operator {
     pub async fn kill(&self) {
         // A supervisor that is gone has said why in `ended_by_itself`.
         let _ = self.orders.send(Order::Kill).await;
+    }
+
+    /// SIGTERM; how it ended. It stays away until it is started again.
+    ///
+    /// # Errors
+    /// When it does not run, or does not end in its time.
+    pub async fn stop(&self) -> anyhow::Result<ExitStatus> {
+        let (told, ended) = oneshot::channel();
+        self.orders.send(Order::Stop(told)).await.ok().context("nobody starts the operator any more")?;
+        ended.await.context("nobody starts the operator any more")?
+    }
+
+    /// Starts it again after a stop.
+    pub async fn start_again(&self) {
+        // As in `kill`.
+        let _ = self.orders.send(Order::Start).await;
     }
 
     /// What it answers to a GET of this path.
@@ -113,38 +130,103 @@ impl Operator {
         self.ended_by_itself.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// SIGTERM, and SIGKILL when that does not help.
-    pub async fn stop(self) {
-        let _ = self.orders.send(Order::Stop).await;
+    /// The end of it: SIGTERM if it runs, and how it ended then.
+    ///
+    /// # Errors
+    /// When it does not end in its time; then it is killed.
+    pub async fn end(self) -> anyhow::Result<Option<ExitStatus>> {
+        let ended = self.stop().await;
+        drop(self.orders);
+        // It ends when there is nobody left to give orders.
         let _ = self.supervisor.await;
+        match ended {
+            Err(error) if error.is::<Away>() => Ok(None),
+            ended => ended.map(Some),
+        }
     }
 }
 
-async fn stop(child: &mut Child) {
+/// It was stopped before.
+#[derive(Debug, thiserror::Error)]
+#[error("the operator does not run")]
+struct Away;
+
+/// As in Kubernetes, it is started again whenever it ends, until it is told to stay away.
+async fn supervise(launch: Launch, child: Child, mut orders: mpsc::Receiver<Order>, ends: Arc<Mutex<Vec<String>>>) {
+    let note = |how: String| ends.lock().unwrap_or_else(PoisonError::into_inner).push(how);
+    let mut running = Some(child);
+    loop {
+        let order = match running.as_mut() {
+            None => orders.recv().await,
+            Some(child) => tokio::select! {
+                ended = child.wait() => {
+                    note(ended.map_or_else(|cause| cause.to_string(), |status| status.to_string()));
+                    Some(Order::Kill)
+                }
+                order = orders.recv() => order,
+            },
+        };
+        match (order, running.take()) {
+            (Some(Order::Kill), Some(mut child)) => {
+                // It may have ended just now, which is what is wanted.
+                let _ = child.kill().await;
+                tokio::time::sleep(RESTART_PAUSE).await;
+            }
+            (Some(Order::Start), None) => {}
+            (Some(Order::Stop(told)), Some(mut child)) => {
+                // Whoever asked may have given up.
+                let _ = told.send(stop(&mut child).await);
+                continue;
+            }
+            (Some(Order::Stop(told)), None) => {
+                let _ = told.send(Err(Away.into()));
+                continue;
+            }
+            (Some(Order::Kill), None) => continue,
+            (Some(Order::Start), child @ Some(_)) => {
+                running = child;
+                continue;
+            }
+            (None, _) => return,
+        }
+        match launch.spawn() {
+            Ok(started) => running = Some(started),
+            Err(cause) => return note(format!("{cause:#}")),
+        }
+    }
+}
+
+async fn stop(child: &mut Child) -> anyhow::Result<ExitStatus> {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
         // It may have ended just now, which is what is wanted.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
     }
-    if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-        let _ = child.kill().await;
+    if let Ok(ended) = tokio::time::timeout(GRACE, child.wait()).await {
+        return ended.context("the operator is lost");
     }
+    // It is to be gone in any case.
+    let _ = child.kill().await;
+    anyhow::bail!("the operator did not end within {} s of SIGTERM", GRACE.as_secs())
 }
 
-fn spawn(program: &Path, kubeconfig: &Path, log: &Path) -> anyhow::Result<Child> {
-    let out = OpenOptions::new().create(true).append(true).open(log);
-    let out = out.with_context(|| format!("cannot write {}", log.display()))?;
-    let err = out.try_clone().context("cannot share the log")?;
-    let mut command = Command::new(program);
-    command
-        .args(["--namespace", "default", "--listen-addr", LISTEN, "--log-format", "text"])
-        .args(["--agent-image", AGENT_IMAGE, "--replace-after-seconds", &REPLACE_AFTER_SECONDS.to_string()])
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .env_clear()
-        .envs([("PATH", "/usr/bin:/bin"), ("RUST_BACKTRACE", "1"), ("MY_POD_NAME", "etcd-operator")])
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err)
-        .kill_on_drop(true);
-    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+impl Launch {
+    fn spawn(&self) -> anyhow::Result<Child> {
+        let out = OpenOptions::new().create(true).append(true).open(&self.log);
+        let out = out.with_context(|| format!("cannot write {}", self.log.display()))?;
+        let err = out.try_clone().context("cannot share the log")?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--namespace", NAMESPACE, "--listen-addr", LISTEN, "--log-format", "text"])
+            .args(["--agent-image", AGENT_IMAGE, "--replace-after-seconds", &REPLACE_AFTER_SECONDS.to_string()])
+            .args(self.cluster_wide.then_some("-cluster-wide"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .env_clear()
+            .envs([("PATH", "/usr/bin:/bin"), ("RUST_BACKTRACE", "1"), ("MY_POD_NAME", "etcd-operator")])
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .kill_on_drop(true);
+        command.spawn().with_context(|| format!("cannot start {}", self.program.display()))
+    }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use fake_k8s::process::images::{ImageFile, ImageRoot, ImageTable};
+use sim::scenario::Step;
 
 use crate::binaries::s3::{self, S3Server};
 use crate::binaries::{self, CATALOGUE, Error, Installed, catalogue};
@@ -95,8 +96,15 @@ fn only_program(name: &str, report: binaries::Report<'_>) -> anyhow::Result<Path
 }
 
 /// Why a case cannot be run on this machine although nothing is wrong: npm is not everywhere, and without it there is no
-/// Azurite.
+/// Azurite; kubectl is not either.
 pub fn unavailable(case: &Case, report: binaries::Report<'_>) -> Option<String> {
+    if case.scenario.steps.iter().any(|step| matches!(step, Step::Kubectl { .. })) {
+        match binaries::kubectl(report) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Some("there is no kubectl".to_owned()),
+            Err(error) => return Some(format!("{error:#}")),
+        }
+    }
     let wanted = case.text.contains(ABS).then(|| only_program("azurite", report));
     wanted?.err().map(|error| format!("{error:#}"))
 }

@@ -1,5 +1,6 @@
 //! Carries out the steps of a case in the world, and says what it saw last when one cannot come true.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,9 @@ use fake_k8s::controllers::object;
 use fake_k8s::server::{FieldValidation, Request};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sim::scenario::{ANY, Condition, Scenario, Step, Target, Who, any_unmet, fill, parse_bound};
+use sim::scenario::{
+    ANY, Condition, Pods, Scenario, Step, Target, Who, any_unmet, fill, out_of_order, parse_bound, place,
+};
 use tokio::task::JoinSet;
 
 use super::certificates;
@@ -23,6 +26,8 @@ use crate::cases::documents;
 const POLL: Duration = Duration::from_millis(100);
 /// How long a step without a bound of its own may take.
 const STEP_PATIENCE: Duration = Duration::from_secs(180);
+/// How long a member may take to lead.
+const LEAD_PATIENCE: &str = "60s";
 const DATA_VOLUME: &str = "etcd-data";
 const ETCD_CONTAINER: &str = "etcd";
 
@@ -44,7 +49,7 @@ pub struct Failure {
 /// # Errors
 /// The first step that cannot come true.
 pub async fn carry_out(world: &Arc<World>, scenario: &Scenario, display: &Display) -> Result<(), Box<Failure>> {
-    let mut run = Run { world: world.clone(), keys: Remembered::default(), background: JoinSet::new() };
+    let mut run = Run::new(world.clone());
     for (index, step) in scenario.steps.iter().enumerate() {
         let sentence = sentence(step);
         if let Step::Phase(name) = step {
@@ -68,11 +73,17 @@ pub async fn carry_out(world: &Arc<World>, scenario: &Scenario, display: &Displa
 struct Run {
     world: Arc<World>,
     keys: Remembered,
+    /// The pods of every cluster at each mark.
+    pods: BTreeMap<String, BTreeMap<String, Pods>>,
     /// What ends by itself later, such as an isolation.
     background: JoinSet<()>,
 }
 
 impl Run {
+    fn new(world: Arc<World>) -> Self {
+        Self { world, keys: Remembered::default(), pods: BTreeMap::new(), background: JoinSet::new() }
+    }
+
     async fn carry_out(&mut self, step: &Step) -> anyhow::Result<String> {
         let nothing = String::new();
         match step {
@@ -83,11 +94,13 @@ impl Run {
             Step::Rejected { manifest, says } => return self.expect_refusal(manifest, says).await,
             Step::Certificates { cluster } => certificates::create(&self.world, cluster)?,
             Step::Patch { target, merge } => {
-                let patch = Request::merge_patch(resource(&target.kind), NAMESPACE, &target.name, merge.clone());
+                let (namespace, name) = place(&target.name);
+                let patch = Request::merge_patch(resource(&target.kind), namespace, name, merge.clone());
                 self.world.handle(&patch)?;
             }
             Step::Delete { target } => {
-                self.world.handle(&Request::delete(resource(&target.kind), NAMESPACE, &target.name))?;
+                let (namespace, name) = place(&target.name);
+                self.world.handle(&Request::delete(resource(&target.kind), namespace, name))?;
             }
             Step::Wait { target, until, within } => {
                 let conditions = conditions(until)?;
@@ -103,7 +116,26 @@ impl Run {
             Step::Write { cluster, keys, value_bytes } => {
                 self.keys.write(&self.world, cluster, *keys, *value_bytes).await?;
             }
-            Step::Mark { name } => self.keys.mark(name),
+            Step::Mark { name } => self.mark(name),
+            Step::Pods { cluster, count, within } => {
+                self.wait(within, async || Pods::of(&self.world.all("Pod", cluster)).missing(*count)).await?;
+            }
+            Step::SamePods { cluster, since, only_names } => {
+                let then = self.pods.get(since).and_then(|mark| mark.get(cluster));
+                let then = then.with_context(|| format!("there is no mark {since} with {cluster}"))?;
+                if let Some(what) = Pods::of(&self.world.all("Pod", cluster)).changed(then, *only_names) {
+                    bail!(what);
+                }
+            }
+            Step::Told { about, reasons, within } => {
+                let (namespace, name) = place(about);
+                self.wait(within, async || out_of_order(&self.world.all_in("Event", namespace), name, reasons)).await?;
+            }
+            Step::Lead { cluster, who } => {
+                let member = self.choose(cluster, *who).await?.pop().context("nobody is meant")?;
+                self.wait(LEAD_PATIENCE, async || etcd::lead(&self.world, cluster, &member).await).await?;
+                return Ok(member);
+            }
             Step::Compare { cluster, at } => {
                 let count = self.keys.compare(&self.world, cluster, at.as_deref()).await?;
                 return Ok(format!("all {count} keys are there with their values, and no others"));
@@ -121,12 +153,19 @@ impl Run {
             Step::DeletePod { cluster, who } => {
                 let members = self.choose(cluster, *who).await?;
                 for member in &members {
-                    self.world.handle(&Request::delete(resource("Pod"), NAMESPACE, member))?;
+                    let (namespace, name) = place(member);
+                    self.world.handle(&Request::delete(resource("Pod"), namespace, name))?;
                 }
                 return Ok(members.join(", "));
             }
             Step::LoseCluster { cluster } => self.lose(cluster)?,
             Step::KillOperator => self.world.operator.kill().await,
+            Step::StopOperator => {
+                let ended = self.world.operator.stop().await?;
+                anyhow::ensure!(ended.success(), "the operator that was asked to stop ended with {ended}");
+            }
+            Step::StartOperator => self.world.operator.start_again().await,
+            Step::Kubectl { args, says, during } => return self.kubectl(args, says, during.as_deref()).await,
             Step::Isolate { cluster, who, during } => return self.isolate(cluster, *who, during).await,
             Step::PutObject { path, content } => self.world.store.put(path, content).await?,
             Step::Objects { prefix, at_least, at_most, within } => {
@@ -173,8 +212,45 @@ impl Run {
         Ok(nothing)
     }
 
+    /// Keys and pods of this moment.
+    fn mark(&mut self, name: &str) {
+        self.keys.mark(name);
+        let namespaces = self.world.cluster.shared.run(|_, server| server.peek_all(&resource("EtcdCluster"), None));
+        let clusters = namespaces.iter().map(|cluster| match object::text(cluster, "/metadata/namespace") {
+            NAMESPACE => object::name(cluster).to_owned(),
+            other => format!("{other}/{}", object::name(cluster)),
+        });
+        let pods = clusters.map(|cluster| {
+            let pods = Pods::of(&self.world.all("Pod", &cluster));
+            (cluster, pods)
+        });
+        self.pods.insert(name.to_owned(), pods.collect());
+    }
+
+    /// What it printed, when it says all that it should.
+    async fn kubectl(&self, args: &[String], says: &[String], during: Option<&str>) -> anyhow::Result<String> {
+        let mut filled = Vec::new();
+        for argument in args {
+            let Some((before, rest)) = argument.split_once("${LEADER:") else {
+                filled.push(argument.clone());
+                continue;
+            };
+            let (cluster, after) = rest.split_once('}').context("a placeholder is not closed")?;
+            let leader = self.choose(cluster, Who::Leader).await?.pop().context("nobody leads")?;
+            filled.push(format!("{before}{}{after}", place(&leader).1));
+        }
+        let words: Vec<&str> = filled.iter().map(String::as_str).collect();
+        let during = during.map(bound).transpose()?;
+        let said = look::kubectl(&self.world, &words, "", during).await.context("there is no kubectl")??;
+        let normal = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        match says.iter().find(|part| !normal.contains(*part)) {
+            Some(part) => bail!("kubectl does not say `{part}`, but:\n{said}"),
+            None => Ok(String::new()),
+        }
+    }
+
     async fn filled(&self, manifest: &str) -> anyhow::Result<String> {
-        let mut newest = std::collections::BTreeMap::new();
+        let mut newest = BTreeMap::new();
         for part in manifest.split("${NEWEST:").skip(1) {
             let prefix = part.split('}').next().unwrap_or_default();
             newest.insert(prefix.to_owned(), self.world.store.newest(prefix).await?);
@@ -190,14 +266,20 @@ impl Run {
     /// As a user does: with the real kubectl where there is one.
     async fn apply(&self, manifest: &str) -> anyhow::Result<()> {
         let filled = self.filled(manifest).await?;
-        if let Some(answer) = look::kubectl(&self.world, &["apply", "-f", "-"], &filled).await {
+        if let Some(answer) = look::kubectl(&self.world, &["apply", "-f", "-"], &filled, None).await {
             return answer.map(drop);
         }
         for manifest in documents(&filled)? {
             let (kind, name) = (object::text(&manifest, "/kind").to_owned(), object::name(&manifest).to_owned());
-            let mut request = match self.world.find(&kind, &name) {
-                Some(_) => Request::merge_patch(resource(&kind), NAMESPACE, &name, manifest),
-                None => Request::create(resource(&kind), NAMESPACE, manifest),
+            let namespace = match (kind.as_str(), object::text(&manifest, "/metadata/namespace")) {
+                // They are in none themselves.
+                ("Namespace", _) => String::new(),
+                (_, "") => NAMESPACE.to_owned(),
+                (_, other) => other.to_owned(),
+            };
+            let mut request = match self.world.find(&kind, &format!("{namespace}/{name}")) {
+                Some(_) => Request::merge_patch(resource(&kind), &namespace, &name, manifest),
+                None => Request::create(resource(&kind), &namespace, manifest),
             };
             request.options.field_validation = FieldValidation::Strict;
             self.world.handle(&request)?;
@@ -238,8 +320,9 @@ impl Run {
     }
 
     fn unmet(&self, target: &Target, conditions: &[Condition]) -> Option<String> {
-        if target.name == ANY {
-            return any_unmet(target, &self.world.all(&target.kind, None), conditions);
+        let (namespace, name) = place(&target.name);
+        if name == ANY {
+            return any_unmet(target, &self.world.all_in(&target.kind, namespace), conditions);
         }
         match self.world.find(&target.kind, &target.name) {
             None => Some(format!("{} {} is not there", target.kind, target.name)),
@@ -248,8 +331,12 @@ impl Run {
     }
 
     fn left(&self, target: &Target, cluster: Option<&str>) -> Option<String> {
-        let all = self.world.all(&target.kind, cluster);
-        let found = all.iter().find(|found| target.name == ANY || object::name(found) == target.name)?;
+        let (namespace, name) = place(&target.name);
+        let all = match cluster {
+            Some(cluster) => self.world.all(&target.kind, cluster),
+            None => self.world.all_in(&target.kind, namespace),
+        };
+        let found = all.iter().find(|found| name == ANY || object::name(found) == name)?;
         Some(format!("{} {} is still there", target.kind, object::name(found)))
     }
 
@@ -265,7 +352,8 @@ impl Run {
     }
 
     fn signal(&self, member: &str, signal: Signal) -> anyhow::Result<()> {
-        let sent = self.world.cluster.signal_container(NAMESPACE, member, ETCD_CONTAINER, signal);
+        let (namespace, pod) = place(member);
+        let sent = self.world.cluster.signal_container(namespace, pod, ETCD_CONTAINER, signal);
         sent.map_err(anyhow::Error::msg)
     }
 
@@ -276,7 +364,7 @@ impl Run {
         let claim = object::claims(&pod).find(|(volume, _)| *volume == DATA_VOLUME).map(|(_, claim)| claim.to_owned());
         match claim {
             Some(claim) => {
-                self.world.cluster.destroy_claim_data(NAMESPACE, &claim).map_err(anyhow::Error::msg)?;
+                self.world.cluster.destroy_claim_data(place(member).0, &claim).map_err(anyhow::Error::msg)?;
             }
             None => {
                 let pods = self.world.cluster.run_dir.join("pods");
@@ -289,24 +377,23 @@ impl Run {
 
     /// Everything at once, and nobody gets to say goodbye.
     fn lose(&self, cluster: &str) -> anyhow::Result<()> {
-        for pod in self.world.all("Pod", Some(cluster)) {
+        let (namespace, _) = place(cluster);
+        for pod in self.world.all("Pod", cluster) {
             // What does not run any more cannot write any more.
-            let _ = self.signal(object::name(&pod), Signal::SIGSTOP);
+            let _ = self.signal(&etcd::beside(cluster, object::name(&pod)), Signal::SIGSTOP);
         }
-        for claim in self.world.all("PersistentVolumeClaim", Some(cluster)) {
+        for claim in self.world.all("PersistentVolumeClaim", cluster) {
             // One that was never bound has no data.
-            let _ = self.world.cluster.destroy_claim_data(NAMESPACE, object::name(&claim));
+            let _ = self.world.cluster.destroy_claim_data(namespace, object::name(&claim));
         }
+        let kinds = ["Pod", "PersistentVolumeClaim"];
+        let doomed: Vec<_> = kinds
+            .into_iter()
+            .flat_map(|kind| self.world.all(kind, cluster).into_iter().map(move |found| (kind, found)))
+            .map(|(kind, found)| Request::delete(resource(kind), namespace, object::name(&found)).grace(0))
+            .collect();
         self.world.cluster.shared.run(|now, server| {
-            for kind in ["Pod", "PersistentVolumeClaim"] {
-                for found in server.peek_all(&resource(kind), Some(NAMESPACE)) {
-                    if object::text(&found, "/metadata/labels/etcd_cluster") == cluster {
-                        let delete = Request::delete(resource(kind), NAMESPACE, object::name(&found)).grace(0);
-                        server.handle(now, &delete)?;
-                    }
-                }
-            }
-            anyhow::Ok(())
+            doomed.iter().try_for_each(|delete| server.handle(now, delete).map(drop)).map_err(anyhow::Error::from)
         })
     }
 
@@ -314,12 +401,14 @@ impl Run {
         let bound = bound(during)?;
         let members = self.choose(cluster, who).await?;
         for member in &members {
-            self.world.cluster.cut_network(NAMESPACE, member, true).map_err(anyhow::Error::msg)?;
+            let (namespace, pod) = place(member);
+            self.world.cluster.cut_network(namespace, pod, true).map_err(anyhow::Error::msg)?;
             let (world, member) = (self.world.clone(), member.clone());
             self.background.spawn(async move {
                 tokio::time::sleep(bound).await;
                 // A pod that is gone by now has nothing to be joined to.
-                let _ = world.cluster.cut_network(NAMESPACE, &member, false);
+                let (namespace, pod) = place(&member);
+                let _ = world.cluster.cut_network(namespace, pod, false);
             });
         }
         Ok(members.join(", "))
@@ -344,7 +433,11 @@ impl Run {
     }
 }
 
-fn bound(text: &str) -> anyhow::Result<Duration> {
+/// A bound of the language, as a time.
+///
+/// # Errors
+/// When it is none.
+pub fn bound(text: &str) -> anyhow::Result<Duration> {
     let parsed = parse_bound(text).map_err(anyhow::Error::msg)?;
     parsed.try_into().context("a bound must not be negative")
 }
@@ -355,6 +448,8 @@ fn patience(step: &Step) -> Duration {
         | Step::Gone { within, .. }
         | Step::Objects { within, .. }
         | Step::Serves { within, .. }
+        | Step::Told { within, .. }
+        | Step::Pods { within, .. }
         | Step::Members { within, .. } => within,
         Step::Stays { during, .. } | Step::Quiet { during } => during,
         _ => return STEP_PATIENCE,
@@ -376,6 +471,9 @@ fn target(step: &Step) -> Option<Target> {
         | Step::Kill { cluster, .. }
         | Step::DestroyData { cluster, .. }
         | Step::DeletePod { cluster, .. }
+        | Step::SamePods { cluster, .. }
+        | Step::Pods { cluster, .. }
+        | Step::Lead { cluster, .. }
         | Step::Isolate { cluster, .. } => Some(Target { kind: "EtcdCluster".to_owned(), name: cluster.clone() }),
         _ => None,
     }
@@ -386,6 +484,7 @@ pub fn sentence(step: &Step) -> String {
     let who = |who: &Who, cluster: &str| match who {
         Who::Leader => format!("the leader of {cluster}"),
         Who::Follower => format!("a follower of {cluster}"),
+        Who::Youngest => format!("the youngest member of {cluster}"),
         Who::All => format!("every member of {cluster}"),
     };
     let named = |target: &Target| format!("{} {}", target.kind, target.name);
@@ -419,6 +518,13 @@ pub fn sentence(step: &Step) -> String {
         Step::DeletePod { cluster, who: whom } => format!("delete the pod of {}", who(whom, cluster)),
         Step::LoseCluster { cluster } => format!("lose every pod and every volume of {cluster}"),
         Step::KillOperator => "kill the operator".to_owned(),
+        Step::StopOperator => "ask the operator to stop".to_owned(),
+        Step::StartOperator => "start the operator".to_owned(),
+        Step::Lead { cluster, who: whom } => format!("make {} lead", who(whom, cluster)),
+        Step::Pods { cluster, count, .. } => format!("{cluster} has {count} pods"),
+        Step::SamePods { cluster, since, .. } => format!("the pods of {cluster} are those of {since}"),
+        Step::Told { about, reasons, .. } => format!("events of {about} tell {}", reasons.join(", then ")),
+        Step::Kubectl { args, .. } => format!("kubectl {}", args.join(" ")),
         Step::Isolate { cluster, who: whom, during } => format!("cut off {} for {during}", who(whom, cluster)),
         Step::PutObject { path, .. } => format!("put an object at {path}"),
         Step::Objects { prefix, at_least, at_most, .. } => match at_least == at_most {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use fake_k8s::process::sandbox;
+use sim::scenario::OperatorOptions;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::inside::{End, NO_SANDBOX};
@@ -37,10 +38,10 @@ pub fn run(listen: SocketAddr, logs: &Path) -> anyhow::Result<End> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
     let end = runtime.block_on(async {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let world = World::start(&programs, logs, sandbox.listeners, None).await?;
+        let world = World::start(&programs, logs, sandbox.listeners, None, &OperatorOptions::default()).await?;
         tell(&programs, &kubeconfig, logs);
         tokio::select! { _ = terminate.recv() => {} _ = interrupt.recv() => {} }
-        world.stop().await;
+        world.stop().await?;
         Ok(End::Passed)
     });
     runtime.shutdown_background();

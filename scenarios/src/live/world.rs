@@ -11,13 +11,14 @@ use fake_k8s::http::access::Access;
 use fake_k8s::process::cluster::{Cluster, ClusterConfig};
 use fake_k8s::server::{Request, ResourceName, Server, Status};
 use serde_json::Value;
+use sim::scenario::{OperatorOptions, place};
 
 use super::operator::Operator;
 use super::programs::{Programs, images};
 use super::store::Stores;
 
-/// Where all objects of a case live.
-pub const NAMESPACE: &str = "default";
+/// Where the objects of a case live that do not say another place.
+pub const NAMESPACE: &str = sim::scenario::NAMESPACE;
 /// How long the operator may take to serve its kinds.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GROUP: &str = "etcd.database.coreos.com";
@@ -46,12 +47,13 @@ impl World {
         logs: &Path,
         listeners: Vec<std::net::TcpListener>,
         access: Option<Access>,
+        options: &OperatorOptions,
     ) -> anyhow::Result<Self> {
         let access = access.map(Arc::new);
         let config = ClusterConfig { listeners, access, ..ClusterConfig::new(Arc::new(images(programs))) };
         let data = config.run_dir.join("store");
         let cluster = Cluster::start(config).await.context("the Kubernetes API did not start")?;
-        let operator = Operator::start(&programs.operator, &cluster.kubeconfig, logs)?;
+        let operator = Operator::start(&programs.operator, options, &cluster.kubeconfig, &cluster.run_dir, logs)?;
         for (plural, body) in Stores::objects() {
             let create = Request::create(ResourceName::core(plural), NAMESPACE, body);
             cluster.shared.run(|now, server| server.handle(now, &create))?;
@@ -83,23 +85,35 @@ impl World {
 
     /// An object of a kind.
     pub fn find(&self, kind: &str, name: &str) -> Option<Arc<Value>> {
-        self.cluster.shared.run(|_, server| server.peek(&resource(kind), NAMESPACE, name))
+        let (namespace, name) = place(name);
+        self.cluster.shared.run(|_, server| server.peek(&resource(kind), namespace, name))
     }
 
-    /// All objects of a kind; with a cluster's name, only those that carry its label.
-    pub fn all(&self, kind: &str, cluster: Option<&str>) -> Vec<Arc<Value>> {
-        let mut all = self.cluster.shared.run(|_, server| server.peek_all(&resource(kind), Some(NAMESPACE)));
-        all.retain(|found| {
-            cluster.is_none_or(|cluster| object::text(found, "/metadata/labels/etcd_cluster") == cluster)
-        });
+    /// All objects of a kind in a namespace.
+    pub fn all_in(&self, kind: &str, namespace: &str) -> Vec<Arc<Value>> {
+        self.cluster.shared.run(|_, server| server.peek_all(&resource(kind), Some(namespace)))
+    }
+
+    /// All objects of a kind that carry the cluster's label.
+    pub fn all(&self, kind: &str, cluster: &str) -> Vec<Arc<Value>> {
+        let (namespace, name) = place(cluster);
+        let mut all = self.all_in(kind, namespace);
+        all.retain(|found| object::text(found, "/metadata/labels/etcd_cluster") == name);
         all
     }
 
     /// Ends everything; the operator first, so that it sees the others while it gives its leases back.
-    pub async fn stop(self) {
-        self.operator.stop().await;
+    ///
+    /// # Errors
+    /// When the operator did not end in order; everything is ended all the same.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        let ended = self.operator.end().await;
         self.cluster.shutdown().await;
         self.store.stop().await;
+        match ended? {
+            Some(status) if !status.success() => bail!("the operator that was asked to stop ended with {status}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -110,6 +124,7 @@ pub fn resource(kind: &str) -> ResourceName {
             ResourceName::new(GROUP, "v1beta2", format!("{}s", kind.to_lowercase()))
         }
         "Endpoints" => ResourceName::core("endpoints"),
+        "Lease" => ResourceName::new("coordination.k8s.io", "v1", "leases"),
         other => ResourceName::core(format!("{}s", other.to_lowercase())),
     }
 }

@@ -6,7 +6,7 @@ use super::wait;
 use crate::checker::{Severity, Violation};
 use crate::etcd::ProcessId;
 use crate::names::backends;
-use crate::run::NAMESPACE;
+use crate::scenario::place;
 use crate::world::{Shared, World};
 
 /// How long a client goes on trying one write or read.
@@ -30,7 +30,8 @@ impl Remembered {
 }
 
 fn backend(world: &World, cluster: &str) -> Option<ProcessId> {
-    let pods = backends(world, NAMESPACE, &format!("{cluster}-client"));
+    let (namespace, name) = place(cluster);
+    let pods = backends(world, namespace, &format!("{name}-client"));
     pods.iter().find_map(|pod| world.etcds.of_pod(pod).map(|process| process.id))
 }
 
