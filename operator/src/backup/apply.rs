@@ -326,7 +326,7 @@ async fn own(
     let mut own = Vec::new();
     let mut asked = 0;
     for candidate in all {
-        if candidate.recorded || !candidate.restorable {
+        if candidate.recorded.is_some() || !candidate.restorable {
             own.push(candidate);
             continue;
         }

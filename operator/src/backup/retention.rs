@@ -2,7 +2,12 @@
 //!
 //! Counted are backups that are known to be restorable (recorded, or with a manifest). What merely has the right name
 //! (a legacy backup, or an upload that was interrupted before it was confirmed) takes no place among those kept, and
-//! goes when it is older than all of them. So the newest restorable backup is never removed, whatever the list says.
+//! goes when it is older than all of them.
+//!
+//! What was recorded is ordered by its place in the records, which only grow: the time in a name is that of a clock which
+//! may have been wrong, and an hour in the future must not make each later backup the oldest. What is not recorded (any
+//! more, or by this object) is older than what is. So the backup that was just confirmed is never removed, whatever the
+//! list and the clocks say.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +19,12 @@ use crate::api::BackupRecord;
 pub struct Candidate {
     /// Its key.
     pub key: String,
-    /// What its name says, which orders it.
+    /// What its name says, which orders what is not recorded.
     pub name: PeriodicName,
     /// It was confirmed by the store once.
     pub restorable: bool,
-    /// It is in our status: we wrote it.
-    pub recorded: bool,
+    /// Its place among our records, if we wrote it: later ones are newer.
+    pub recorded: Option<usize>,
 }
 
 /// Records and the store's list as one; a key in both is one candidate.
@@ -27,14 +32,14 @@ pub fn candidates(path: &str, records: &[BackupRecord], listed: &BTreeMap<String
     let mut all = BTreeMap::new();
     for (key, has_manifest) in listed {
         if let Some(name) = super::names::parse_periodic(path, key) {
-            let candidate = Candidate { key: key.clone(), name, restorable: *has_manifest, recorded: false };
+            let candidate = Candidate { key: key.clone(), name, restorable: *has_manifest, recorded: None };
             all.insert(key.clone(), candidate);
         }
     }
-    for record in records {
+    for (place, record) in records.iter().enumerate() {
         if let Some(name) = super::names::parse_periodic(path, &record.key) {
             let restorable = !record.superseded;
-            let candidate = Candidate { key: record.key.clone(), name, restorable, recorded: true };
+            let candidate = Candidate { key: record.key.clone(), name, restorable, recorded: Some(place) };
             all.insert(record.key.clone(), candidate);
         }
     }
@@ -46,18 +51,18 @@ pub fn surplus(mut candidates: Vec<Candidate>, keep: usize) -> Vec<Candidate> {
     if keep == 0 {
         return Vec::new();
     }
-    candidates.sort_by(|a, b| b.name.cmp(&a.name).then_with(|| b.key.cmp(&a.key)));
-    let mut kept = 0;
-    let mut surplus: Vec<_> = candidates
-        .into_iter()
-        .filter(|candidate| {
-            let goes = kept == keep;
-            kept += usize::from(candidate.restorable && !goes);
-            goes
-        })
-        .collect();
-    surplus.reverse();
-    surplus
+    candidates.sort_by(|a, b| {
+        let by_name = || a.name.cmp(&b.name).then_with(|| a.key.cmp(&b.key));
+        a.recorded.cmp(&b.recorded).then_with(by_name)
+    });
+    let restorable = candidates.iter().filter(|candidate| candidate.restorable);
+    let kept: Vec<_> = restorable.rev().take(keep).cloned().collect();
+    if kept.len() < keep {
+        return Vec::new();
+    }
+    let is_older_than_all = |one: &Candidate| kept.iter().all(|kept| one.name < kept.name);
+    candidates.retain(|one| !kept.contains(one) && (one.restorable || is_older_than_all(one)));
+    candidates
 }
 
 #[cfg(test)]
@@ -68,10 +73,15 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
+    /// In the store, and in no status.
     fn candidate(revision: i64, second: i64, restorable: bool) -> Candidate {
         let key = periodic_key("k", Revision(revision), Timestamp::from_second(second).unwrap());
         let name = parse_periodic("k", &key).unwrap();
-        Candidate { key, name, restorable, recorded: restorable }
+        Candidate { key, name, restorable, recorded: None }
+    }
+
+    fn recorded(place: usize, revision: i64, second: i64) -> Candidate {
+        Candidate { recorded: Some(place), ..candidate(revision, second, true) }
     }
 
     fn revisions(candidates: &[Candidate]) -> Vec<i64> {
@@ -120,26 +130,47 @@ mod tests {
         let listed = listed.iter().map(|key| ((*key).to_owned(), false)).collect();
         let all = candidates("k", &[record], &listed);
         let seen: Vec<_> = all.iter().map(|one| (one.key.as_str(), one.restorable, one.recorded)).collect();
-        assert_eq!(seen, [("k_v1_2026-11-30-02:03:04", false, false), (own.as_str(), true, true)]);
+        assert_eq!(seen, [("k_v1_2026-11-30-02:03:04", false, None), (own.as_str(), true, Some(0))]);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_makes_no_later_backup_the_oldest() {
+        let ahead = [recorded(0, 1, 9000), recorded(1, 2, 9001), recorded(2, 3, 9002), recorded(3, 4, 9003)];
+        let corrected = recorded(4, 5, 100);
+        assert_eq!(revisions(&surplus([ahead.to_vec(), vec![corrected]].concat(), 4)), [1]);
+        let behind = [recorded(0, 1, 9000), recorded(1, 2, 9001), recorded(2, 3, 100)];
+        assert_eq!(revisions(&surplus(behind.to_vec(), 2)), [1]);
+        let of_another_life = [candidate(1, 9000, true), candidate(2, 9001, true), recorded(0, 3, 100)];
+        assert_eq!(revisions(&surplus(of_another_life.to_vec(), 2)), [1], "what is not recorded is older");
     }
 
     proptest! {
         #[test]
         fn the_newest_restorable_ones_always_stay(
-            all in prop::collection::vec((1i64..2000, 0i64..50, any::<bool>()), 0..40), keep in 0usize..6,
+            all in prop::collection::vec((1i64..2000, 0i64..50, 0u8..3), 0..40), keep in 0usize..6,
         ) {
-            let mut all: Vec<_> = all.into_iter().map(|(revision, at, good)| candidate(revision, at, good)).collect();
+            let made = |(place, (revision, at, kind)): (usize, (i64, i64, u8))| match kind {
+                0 => candidate(revision, at, false),
+                1 => candidate(revision, at, true),
+                _ => recorded(place, revision, at),
+            };
+            let mut all: Vec<_> = all.into_iter().enumerate().map(made).collect();
             all.sort_by(|a, b| a.key.cmp(&b.key));
             all.dedup_by(|a, b| a.key == b.key);
+            let last = all.iter().filter(|one| one.recorded.is_some()).max_by_key(|one| one.recorded).cloned();
             let goes = surplus(all.clone(), keep);
             let stays: Vec<_> = all.iter().filter(|one| !goes.contains(one)).collect();
             let good = all.iter().filter(|one| one.restorable).count();
             let good_left = stays.iter().filter(|one| one.restorable).count();
             prop_assert_eq!(good_left, if keep == 0 { good } else { good.min(keep) });
-            // Nothing that goes is newer than anything restorable that stays.
+            if let Some(last) = last {
+                prop_assert!(!goes.contains(&last), "what was just confirmed stays");
+            }
+            // Nothing that goes is newer than anything restorable that stays: by the records, else by the names.
             for gone in &goes {
                 for stay in stays.iter().filter(|one| one.restorable) {
-                    prop_assert!(gone.name <= stay.name);
+                    let older = if gone.restorable { gone.recorded < stay.recorded } else { false };
+                    prop_assert!(older || gone.name <= stay.name);
                 }
             }
         }

@@ -5,12 +5,14 @@
 //! lineage is the cluster, clients included; what is left of the old one is dropped. Nothing old is touched before
 //! Confirmed. When the EtcdRestore vanishes the new lineage is dropped instead, as long as the old one can come back.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::members::Members;
 use super::pass::Pass;
 use super::{PodDeletion, VolumeDeletion, Waiting, formation, pods};
-use crate::model::{EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Storage};
+use crate::model::quorum::quorum;
+use crate::model::{EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted};
 
 /// Carries a restore on from wherever it is.
 pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -33,10 +35,18 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     }
 }
 
-/// Stopped pods without volumes are gone for good: from then on the restore only goes forward.
+/// Whether the old members can have a quorum again once their pods were stopped: enough of them have a volume that stays
+/// without its pod. What the spec says of storage now does not count: it may have been changed since they were made. Data
+/// in pods is gone for good, and from then on the restore only goes forward.
 fn old_can_return(pass: &Pass<'_>) -> bool {
-    let formed = pass.record.lineage.as_ref().is_some_and(|lineage| lineage.formed);
-    formed && matches!(pass.desired.storage, Storage::Volume(_))
+    let Some(old) = pass.record.lineage.as_ref().filter(|lineage| lineage.formed) else { return false };
+    let is_old = |ours: bool, lineage: &Option<String>| ours && lineage.as_ref() == Some(&old.token);
+    let pods = pass.observed.pods.values().filter(|pod| is_old(pod.ours, &pod.lineage)).map(|pod| &pod.name);
+    let volumes: Vec<_> =
+        pass.observed.volumes.values().filter(|volume| is_old(volume.ours, &volume.lineage)).collect();
+    let members: BTreeSet<_> = pods.chain(volumes.iter().map(|volume| &volume.name)).collect();
+    let stay = volumes.iter().filter(|volume| !volume.deleting && !volume.lost).count();
+    stay >= quorum(members.len().max(pass.desired.size))
 }
 
 fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {

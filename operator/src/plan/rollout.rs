@@ -24,8 +24,10 @@ fn has_old_template(pass: &Pass<'_>, member: &Member<'_>) -> bool {
 }
 
 /// Whether its data would go with its pod, and its pod must go: it is replaced, one more member than wanted meanwhile.
+/// A claim that is being deleted is held by the pod alone (`kubernetes.io/pvc-protection`).
 pub(super) fn must_be_made_anew(pass: &Pass<'_>, member: &Member<'_>) -> bool {
-    member.volume.is_none() && member.has_started() && has_old_template(pass, member)
+    let goes_with_its_pod = member.volume.is_none_or(|volume| volume.deleting);
+    goes_with_its_pod && member.has_started() && has_old_template(pass, member)
 }
 
 /// Changes one member, when all that was changed before it is well.
@@ -50,8 +52,10 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
         return pass.last_step(step);
     }
     let (name, uid) = (pod.name.clone(), pod.uid.clone());
-    let step = if has_old_template(pass, member) && member.volume.is_some() {
+    let step = if has_old_template(pass, member) && !must_be_made_anew(pass, member) {
         Step::DeletePod { name, uid, why: PodDeletion::Outdated }
+    } else if !has_old_image(pass, member) {
+        return ControlFlow::Continue(());
     } else {
         Step::PatchImage {
             name,

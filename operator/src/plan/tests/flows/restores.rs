@@ -2,8 +2,9 @@
 
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
-use crate::model::RestorePhase;
+use crate::model::{RestorePhase, Storage};
 use crate::plan::tests::world::World;
+use crate::plan::{PodDeletion, Step};
 
 #[test]
 fn a_restore_confirms_before_it_stops_anything_old() {
@@ -90,6 +91,30 @@ fn a_restore_whose_seed_lost_its_disk_starts_over_although_the_others_have_a_quo
     let lineage = world.record.lineage.clone().unwrap();
     assert_eq!((lineage.restored_from.as_deref(), lineage.attempt), (Some("r"), attempt.attempt + 1));
     assert!(world.record.restore.is_none() && is_ready(&world));
+}
+
+/// The old members kept their data in their pods, which are being stopped; that the spec wants volumes now changes nothing.
+#[test]
+fn a_restore_is_not_called_off_when_the_old_members_could_not_come_back() {
+    for volumes_stay in [0, 1, 2, 3] {
+        let mut world = World::formed(3, volumes_stay > 0, "3.6.10");
+        let old = world.members();
+        world.desired.storage = Storage::Volume(Box::default());
+        world.want_restore("r", 100);
+        while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Confirmed) {
+            world.run_passes(1);
+        }
+        // Between Confirmed and the end of the old pods, whose volumes somebody has begun to delete.
+        for (index, name) in old.iter().enumerate() {
+            if let Some(volume) = world.volumes.get_mut(name) {
+                volume.seen.deleting = index >= volumes_stay;
+            }
+        }
+        world.desired.restore = None;
+        let planned = world.pass_of(0);
+        let called_off = |step: &Step| matches!(step, Step::DeletePod { why: PodDeletion::RestoreCancelled, .. });
+        assert_eq!(planned.steps.iter().any(called_off), volumes_stay >= 2, "{volumes_stay} of 3 volumes stay");
+    }
 }
 
 #[test]

@@ -141,3 +141,22 @@ fn below_etcd_3_3_the_leader_that_alone_must_be_made_anew_goes() {
     );
     assert!(before.iter().all(|name| !world.members().contains(name)) && world.members().len() == 3);
 }
+
+/// The claim is held by the pod alone: with the pod goes the data.
+#[test]
+fn the_pod_of_a_claim_that_is_being_deleted_is_not_made_anew_before_another_member_has_its_data() {
+    for size in 1..=3 {
+        let mut world = World::formed(size, true, "3.6.10");
+        let member = world.members()[0].clone();
+        world.volumes.get_mut(&member).expect("it has one").seen.deleting = true;
+        world.want_other_template();
+        for _ in 0..40 {
+            let planned = world.pass_of(usize::MAX);
+            let still_member = world.members().contains(&member);
+            let deletes = |step: &Step| matches!(step, Step::DeletePod { name, .. } if *name == member);
+            assert!(!still_member || !planned.steps.iter().any(deletes), "size {size}");
+        }
+        assert_eq!(world.members().len(), size, "size {size}");
+        assert!(!world.members().contains(&member), "size {size}: another one has its data");
+    }
+}
