@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::observe::Observed;
 use super::validate::Desired;
-use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreRunPhase};
+use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreRunPhase, SnapshotRef};
 use crate::backup::observe::Missing;
 use crate::ports::KubernetesError;
 
@@ -105,10 +105,12 @@ pub fn has_ended(status: &EtcdRestoreStatus) -> bool {
     ended || (status.succeeded && status.observed_generation.is_none())
 }
 
-/// Whether the status speaks of the same snapshot as the spec.
+/// Whether the snapshot of this very spec was read and found good. Another key is another snapshot, and another Secret or
+/// endpoint is what the members must be started with.
 fn is_verified(desired: &Desired, status: &EtcdRestoreStatus) -> bool {
     let location = &desired.location;
-    status.snapshot.as_ref().is_some_and(|it| it.bucket == location.bucket.bucket && it.key == location.key)
+    let same = |it: &SnapshotRef| it.bucket == location.bucket.bucket && it.key == location.key;
+    status.snapshot.as_ref().is_some_and(same) && status.observed_generation == desired.generation
 }
 
 fn progress(desired: &Desired, cluster: &EtcdClusterStatus) -> Option<Progress> {
@@ -144,8 +146,12 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
     match progress(desired, &cluster) {
         None => return Plan::Succeed,
         Some(_) if goes => return Plan::Wait(Waiting::ClusterGoes { name }),
-        Some(progress @ Progress::Phase(_)) => return Plan::Follow(progress, cluster.reason),
+        // The restored members have quorum, and the old ones are being stopped: there is no other way than on.
+        Some(progress @ Progress::Phase(RestorePhase::Confirmed | RestorePhase::Switched)) => {
+            return Plan::Follow(progress, cluster.reason);
+        }
         Some(progress) if verified => return Plan::Follow(progress, cluster.reason),
+        // A spec that was changed is looked at anew; what members began with the old one is called off by that.
         Some(_) => {}
     }
     match &observed.credentials {

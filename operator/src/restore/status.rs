@@ -71,9 +71,24 @@ impl Turn<'_> {
         Draft::new(self.previous, self.desired.generation, self.now)
     }
 
+    /// For what is said of a snapshot that was verified before: it stays of the generation that it was verified for.
+    fn draft_of_verified(&self) -> Draft<EtcdRestoreStatus> {
+        let generation = self.previous.snapshot.as_ref().and(self.previous.observed_generation);
+        Draft::new(self.previous, generation.or(self.desired.generation), self.now)
+    }
+
+    /// The spec was changed since the snapshot was verified.
+    fn is_changed_since(&self) -> bool {
+        self.previous.snapshot.is_some() && self.previous.observed_generation != self.desired.generation
+    }
+
     /// Something is waited for.
     pub fn waiting(&self, waiting: &Waiting) -> EtcdRestoreStatus {
-        let mut draft = self.draft();
+        let says_nothing = matches!(waiting, Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. });
+        let mut draft = if says_nothing { self.draft_of_verified() } else { self.draft() };
+        if !says_nothing && self.is_changed_since() {
+            draft.status.snapshot = None;
+        }
         let why = match waiting {
             Waiting::Cluster { .. } | Waiting::ClusterGoes { .. } => Succeeded::ClusterMissing,
             Waiting::Secret(Missing::Keys { .. }) => Succeeded::SecretInvalid,
@@ -147,7 +162,7 @@ impl Turn<'_> {
 
     /// The EtcdCluster is this far, and says this of itself: what a restore waits for is nearly always what its members do.
     pub fn following(&self, progress: Progress, cluster_says: &str) -> EtcdRestoreStatus {
-        let mut draft = self.draft();
+        let mut draft = self.draft_of_verified();
         let (phase, reconciling, message) = match progress {
             Progress::NotBegun => (
                 RestoreRunPhase::Verified,
@@ -175,22 +190,30 @@ impl Turn<'_> {
                 "the restored members serve; what is left of the old ones is being removed",
             ),
         };
-        let message = match cluster_says {
+        let mut message = match cluster_says {
             "" => message.to_owned(),
             says => format!("{message}; the EtcdCluster: {says}"),
         };
+        if self.is_changed_since() {
+            message.push_str("; the spec was changed too late to have an effect");
+        }
         draft.open(phase, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
         draft.status
     }
 
     /// The EtcdCluster serves the data of the snapshot.
     pub fn succeeded(&self) -> EtcdRestoreStatus {
-        let mut draft = self.draft();
+        let mut draft = self.draft_of_verified();
         draft.status.phase = Some(RestoreRunPhase::Succeeded);
         draft.status.succeeded = true;
         draft.status.reason.clear();
         draft.status.completed_time = Some(seconds(self.now));
         let message = match &draft.status.snapshot {
+            Some(snapshot) if self.is_changed_since() => format!(
+                "the EtcdCluster serves the data of revision {} of `{}`; the spec was changed too late to have an effect: \
+                 create another EtcdRestore for what it says now",
+                snapshot.revision, snapshot.key
+            ),
             Some(snapshot) => format!("the EtcdCluster serves the data of revision {}", snapshot.revision),
             None => "the EtcdCluster serves the data of the snapshot".to_owned(),
         };

@@ -80,10 +80,6 @@ fn a_good_snapshot_is_recorded_and_the_cluster_is_followed_to_the_end() {
     assert!(!verified.succeeded);
     bench.untouched();
 
-    let under_way = |phase: &str| {
-        json!({"lineage": lineage(None), "restore":
-            {"name": "c", "uid": "r1", "phase": phase, "lineage": lineage(Some("r1"))}})
-    };
     for phase in ["Starting", "Confirmed", "Switched"] {
         bench.cluster_says(under_way(phase));
         assert_eq!(bench.pass(), Next::after(FOLLOW));
@@ -121,13 +117,79 @@ fn what_holds_the_pass_up_for_a_moment_does_not_call_the_restore_off() {
     let bench = Bench::new();
     bench.world.put("dir/key", snapshot(42));
     bench.pass();
-    bench.cluster_says(json!({"lineage": lineage(None), "restore":
-        {"name": "c", "uid": "r1", "phase": "Starting", "lineage": lineage(Some("r1"))}}));
+    bench.cluster_says(under_way("Starting"));
     bench.pass();
     assert_eq!(bench.status().phase, Some(RestoreRunPhase::Restoring));
     bench.pass_beside_the_archived_operator();
     assert_eq!(bench.status().phase, Some(RestoreRunPhase::Restoring));
     assert_eq!(bench.why(), "NotYet");
+}
+
+fn under_way(phase: &str) -> serde_json::Value {
+    json!({"lineage": lineage(None), "restore":
+        {"name": "c", "uid": "r1", "phase": phase, "lineage": lineage(Some("r1"))}})
+}
+
+#[test]
+fn another_snapshot_is_verified_before_members_start_from_it_and_the_first_one_is_called_off() {
+    for (path, secret) in [("bucket/dir/other", "aws"), ("bucket/dir/key", "aws2")] {
+        let bench = Bench::new();
+        bench.world.put("dir/key", snapshot(42));
+        bench.world.put("dir/other", snapshot(7));
+        bench.pass();
+        bench.cluster_says(under_way("Starting"));
+        bench.pass();
+        bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+            json["spec"]["s3"] = json!({"path": path, "awsSecret": secret});
+            json["metadata"]["generation"] = json!(2);
+        });
+        bench.pass_beside_the_archived_operator();
+        assert_eq!(bench.status().observed_generation, Some(1), "nothing of the new spec was looked at");
+        bench.pass();
+        let status = bench.status();
+        if secret == "aws2" {
+            // Only `Verified` and `Restoring` make the EtcdCluster go on: it stops and waits for the Secret, too.
+            assert_eq!(status.phase, Some(RestoreRunPhase::Pending), "{}", status.reason);
+            bench.world.kubernetes.insert(
+                Kind::Secret,
+                "{apiVersion: v1, kind: Secret, metadata: {name: aws2, namespace: ns}, data: {credentials: Cg==}}",
+            );
+            bench.pass();
+        }
+        let verifying = bench.world.kubernetes.phases("EtcdRestore");
+        assert!(verifying.contains(&"Verifying".to_owned()), "the EtcdCluster sees that it is to stop: {verifying:?}");
+        let status = bench.status();
+        assert_eq!((status.phase, status.observed_generation), (Some(RestoreRunPhase::Verified), Some(2)));
+        assert_eq!(status.snapshot.map(|snapshot| snapshot.key), Some(path.trim_start_matches("bucket/").to_owned()));
+    }
+}
+
+#[test]
+fn a_spec_that_is_changed_once_the_restored_members_are_confirmed_is_not_said_to_be_restored() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.pass();
+    bench.cluster_says(under_way("Starting"));
+    bench.pass();
+    bench.cluster_says(under_way("Confirmed"));
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+        json["spec"]["s3"]["path"] = json!("bucket/dir/other");
+        json["metadata"]["generation"] = json!(2);
+    });
+    bench.pass();
+    let status = bench.status();
+    assert_eq!((status.phase, status.observed_generation), (Some(RestoreRunPhase::Restoring), Some(1)));
+    assert!(status.reason.ends_with("the spec was changed too late to have an effect"), "{}", status.reason);
+    bench.cluster_says(json!({"lineage": lineage(Some("r1"))}));
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    let status = bench.status();
+    assert!(status.succeeded);
+    assert_eq!(status.observed_generation, Some(1));
+    let said = &find(&status.conditions, "RestoreSucceeded").expect("always there").message;
+    assert!(said.starts_with("the EtcdCluster serves the data of revision 42 of `dir/key`; the spec was"), "{said}");
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "it has ended");
 }
 
 #[test]

@@ -124,6 +124,7 @@ pub(crate) struct Objects {
     pub(crate) lose: Mutex<Vec<KubernetesError>>,
     pub(crate) writes: Mutex<usize>,
     events: Mutex<Vec<String>>,
+    phases: Mutex<Vec<(Kind, String)>>,
     /// What happens while the next read of an object of this kind is on its way, and what it answers then.
     pub(crate) next_read: Mutex<Option<(Kind, ReadHook)>>,
 }
@@ -143,6 +144,12 @@ impl Objects {
     /// The events since the last look: type, reason and message.
     pub(crate) fn told(&self) -> Vec<String> {
         std::mem::take(&mut *self.events.lock().unwrap())
+    }
+
+    /// The phases that were written to objects of a kind, one after the other.
+    pub(crate) fn phases(&self, kind: &str) -> Vec<String> {
+        let all = self.phases.lock().unwrap();
+        all.iter().filter(|(of, _)| of.to_string() == kind).map(|(_, phase)| phase.clone()).collect()
     }
 
     pub(crate) fn remove(&self, kind: Kind, key: &ObjectKey) {
@@ -214,6 +221,8 @@ impl Kubernetes for Objects {
             return Err(KubernetesError::Conflict { message: "the object has been modified".to_owned() });
         }
         json["status"] = object.to_json()["status"].clone();
+        let phase = json["status"]["phase"].as_str().unwrap_or_default().to_owned();
+        self.phases.lock().unwrap().push((object.kind(), phase));
         json["metadata"]["resourceVersion"] = self.next_version().into();
         self.objects.lock().unwrap().insert(id, json.clone());
         *self.writes.lock().unwrap() += 1;
