@@ -3,7 +3,7 @@
 //! It may be old, and it may have missed states in between: it is good for finding out that something is to be done,
 //! never for doing it (`reconcile` reads again before any effect). So it need not be whole either: see [`lean`].
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, SecretVolumeSource, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -134,7 +134,13 @@ fn lean(mut object: Object) -> Object {
                     ..Container::default()
                 };
                 let containers = spec.containers.iter().map(named).collect();
-                *spec = PodSpec { node_name: spec.node_name.take(), containers, ..PodSpec::default() };
+                let volumes: Vec<_> = spec.volumes.iter().flatten().filter_map(claim_or_secret).collect();
+                *spec = PodSpec {
+                    node_name: spec.node_name.take(),
+                    containers,
+                    volumes: (!volumes.is_empty()).then_some(volumes),
+                    ..PodSpec::default()
+                };
             }
         }
         Object::PersistentVolumeClaim(claim) => Arc::make_mut(claim).metadata.managed_fields = None,
@@ -142,6 +148,17 @@ fn lean(mut object: Object) -> Object {
         _ => {}
     }
     object
+}
+
+/// What tells where a member's data is, and with which certificates it was started.
+fn claim_or_secret(volume: &Volume) -> Option<Volume> {
+    let secret = volume
+        .secret
+        .as_ref()
+        .map(|secret| SecretVolumeSource { secret_name: secret.secret_name.clone(), ..SecretVolumeSource::default() });
+    let persistent_volume_claim = volume.persistent_volume_claim.clone();
+    let is_one = secret.is_some() || persistent_volume_claim.is_some();
+    is_one.then(|| Volume { name: volume.name.clone(), secret, persistent_volume_claim, ..Volume::default() })
 }
 
 /// A watch that reconnects to a lagging API server replays the past. Within one object's life (one uid) versions only

@@ -18,7 +18,7 @@ use crate::api::conditions::{self, ConditionStatus};
 use crate::api::{EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
-use crate::model::{Desired, EtcdObserved, Observed, Record, ServiceObserved, VolumeObserved};
+use crate::model::{Desired, EtcdObserved, Observed, Record, ServiceObserved, Tls, VolumeObserved};
 use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
 
 /// The Kubernetes objects around one EtcdCluster, as of one look.
@@ -74,6 +74,19 @@ impl View {
 
 fn service_key(cluster: &ObjectKey, name: impl Fn(&str) -> String) -> ObjectKey {
     ObjectKey::new(&cluster.namespace, name(&cluster.name))
+}
+
+/// TLS that the members of the serving lineage run with, or those of an attempt, if there are any.
+pub fn running_tls(view: &View, record: &Record) -> Option<Tls> {
+    let uid = view.cluster.uid().unwrap_or_default();
+    let lineages = record.lineage.iter().chain(record.restore.as_ref().map(|restore| &restore.lineage));
+    lineages.into_iter().find_map(|lineage| {
+        let is_member = |pod: &&Arc<Pod>| {
+            is_controlled_by(&pod.metadata, &uid)
+                && label(&pod.metadata, labels::LABEL_LINEAGE).as_ref() == Some(&lineage.token)
+        };
+        view.pods.iter().find(is_member).map(|pod| pod::tls_of(pod))
+    })
 }
 
 /// What is observed without a valid spec: objects only, so that status can still tell the truth about them.

@@ -104,6 +104,7 @@ fn hands_off(pass: &mut Pass<'_>) -> ControlFlow<()> {
 
 /// The stages, in the order of safety. A stage that breaks has work that must be done before anything after it.
 fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    ownership::kind_of_tls(pass);
     // A member without its certificates only crashes: wait for them, and say which are missing.
     ownership::secrets(pass)?;
     ownership::refusals(pass);

@@ -52,11 +52,15 @@ const OPERATOR_EXECUTABLE: &str = "etcd-operator";
 /// What etcd gets to hand leadership on and close its files: Kubernetes' own default, written down.
 const TERMINATION_GRACE_SECONDS: i64 = 30;
 
-const DATA_VOLUME: &str = "etcd-data";
+/// Name of the volume that holds a member's data.
+pub const DATA_VOLUME: &str = "etcd-data";
 const AGENT_VOLUME: &str = "agent";
-const PEER_TLS_VOLUME: &str = "member-peer-tls";
-const SERVER_TLS_VOLUME: &str = "member-server-tls";
-const OPERATOR_TLS_VOLUME: &str = "etcd-client-tls";
+/// Name of the volume with the peer's certificates.
+pub const PEER_TLS_VOLUME: &str = "member-peer-tls";
+/// Name of the volume with the server's certificates.
+pub const SERVER_TLS_VOLUME: &str = "member-server-tls";
+/// Name of the volume with the operator's certificates.
+pub const OPERATOR_TLS_VOLUME: &str = "etcd-client-tls";
 const CREDENTIALS_VOLUME: &str = "backup-credentials";
 
 /// The pod of a member for one start.

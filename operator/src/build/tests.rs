@@ -26,6 +26,7 @@ fn desired(spec: Value) -> Desired {
             Some(claim) => Storage::Volume(Box::new(claim.clone())),
             None => Storage::EmptyDir,
         },
+        tls_refused: None,
         tls: Tls {
             peer_secret: Some(member.peer_secret).filter(|secret| !secret.is_empty()),
             client: secrets.map(|secrets| ClientTls {

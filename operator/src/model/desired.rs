@@ -35,7 +35,7 @@ pub struct ClientTls {
     pub operator_secret: String,
 }
 
-/// Static TLS of contract part 1.
+/// Static TLS, from Secrets that the user provides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Secret with `peer.crt`, `peer.key`, `peer-ca.crt`; peers speak https iff it is set.
@@ -77,8 +77,10 @@ pub struct Desired {
     pub pod: PodPolicy,
     /// Where data lives.
     pub storage: Storage,
-    /// Static TLS.
+    /// Static TLS: what the spec wants, or what the members run with where they cannot follow it.
     pub tls: Tls,
+    /// What the spec wants of TLS when members run with another kind.
+    pub tls_refused: Option<Tls>,
     /// Appended after `.svc`; may be empty.
     pub cluster_domain: String,
     /// Image of this operator, whose agent mode starts etcd in each member's pod.
@@ -92,6 +94,22 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// The same, with TLS as members run that were started before the spec was changed. Neither kind can be turned on or
+    /// off under them: they are asked by the scheme that they were started with, and peers know one another by URLs with
+    /// it. Another Secret is no other kind.
+    pub fn as_members_run(mut self, running: Option<&Tls>) -> Self {
+        let Some(running) = running else { return self };
+        let wanted = self.tls.clone();
+        if running.client.is_some() != wanted.client.is_some() {
+            self.tls.client.clone_from(&running.client);
+        }
+        if running.peer_secret.is_some() != wanted.peer_secret.is_some() {
+            self.tls.peer_secret.clone_from(&running.peer_secret);
+        }
+        self.tls_refused = (self.tls != wanted).then_some(wanted);
+        self
+    }
+
     /// The etcd image: `<repository>:v<version>`.
     pub fn image(&self) -> String {
         format!("{}:v{}", self.repository, self.version)

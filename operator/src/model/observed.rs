@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
+use super::desired::Tls;
 use super::{EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
 
 /// How the reason begins when it is etcd that refuses us: a certificate of ours or of theirs is not trusted.
@@ -82,6 +83,10 @@ pub struct PodObserved {
     pub data_lost: bool,
     /// The kubelet never started its etcd container: nothing of it is on any disk.
     pub never_ran: bool,
+    /// Its data is on a volume claim, and does not go with it.
+    pub on_claim: bool,
+    /// TLS that it was made with.
+    pub tls: Tls,
     /// Why it does not run, in Kubernetes' words (waiting reason and message, or the unschedulable message).
     pub why_not_running: Option<String>,
 }

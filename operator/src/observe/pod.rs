@@ -1,13 +1,14 @@
 //! A Pod, reduced to what decisions need.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, Volume};
 use kube::ResourceExt;
 
 use super::{is_controlled_by, label};
 use crate::agent::DATA_LOST_EXIT_CODE;
 use crate::api::labels;
-use crate::model::PodObserved;
+use crate::build::pod::{DATA_VOLUME, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME, SERVER_TLS_VOLUME};
+use crate::model::{ClientTls, PodObserved, Tls};
 
 /// Name of the container that runs etcd.
 const ETCD_CONTAINER: &str = "etcd";
@@ -44,7 +45,27 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
         never_ran: container.is_none_or(never_ran),
+        on_claim: is_on_claim(pod),
+        tls: tls_of(pod),
         why_not_running: if running { None } else { why_not_running(pod) },
+    }
+}
+
+fn volume<'a>(pod: &'a Pod, name: &str) -> Option<&'a Volume> {
+    pod.spec.as_ref()?.volumes.as_ref()?.iter().find(|volume| volume.name == name)
+}
+
+fn is_on_claim(pod: &Pod) -> bool {
+    volume(pod, DATA_VOLUME).is_some_and(|data| data.persistent_volume_claim.is_some())
+}
+
+/// TLS that a pod was made with: the Secrets that it mounts.
+pub fn tls_of(pod: &Pod) -> Tls {
+    let secret = |name| volume(pod, name)?.secret.as_ref()?.secret_name.clone();
+    let client = secret(SERVER_TLS_VOLUME).zip(secret(OPERATOR_TLS_VOLUME));
+    Tls {
+        peer_secret: secret(PEER_TLS_VOLUME),
+        client: client.map(|(server_secret, operator_secret)| ClientTls { server_secret, operator_secret }),
     }
 }
 
@@ -142,7 +163,13 @@ mod tests {
                 "ownerReferences": [
                     { "apiVersion": "v1", "kind": "EtcdCluster", "name": "c", "uid": "owner", "controller": true },
                 ] },
-            "spec": { "nodeName": "n", "volumes": [{ "name": "etcd-data", "emptyDir": {} }], "containers": [
+            "spec": { "nodeName": "n", "volumes": [
+                { "name": "agent", "emptyDir": {} },
+                { "name": "etcd-data", "persistentVolumeClaim": { "claimName": "a" } },
+                { "name": "member-peer-tls", "secret": { "secretName": "peer", "defaultMode": 420 } },
+                { "name": "member-server-tls", "secret": { "secretName": "server" } },
+                { "name": "etcd-client-tls", "secret": { "secretName": "operator" } },
+            ], "containers": [
                 { "name": "sidecar", "image": "other:v1" },
                 { "name": "etcd", "image": "etcd:v1", "command": ["etcd"], "env": [{ "name": "A", "value": "b" }] },
             ] },
@@ -154,8 +181,13 @@ mod tests {
         let mut cache = Cache::default();
         cache.apply(Kind::Pod, WatchEvent::Applied(whole.clone().into_object()));
         let lean = cache.get::<Pod>(&ObjectKey::new("ns", "a")).expect("it is there");
-        assert!(lean.spec.as_ref().is_some_and(|spec| spec.volumes.is_none()), "it is lean");
+        let volumes = lean.spec.as_ref().and_then(|spec| spec.volumes.as_ref()).map(Vec::len);
+        assert_eq!(volumes, Some(4), "it is lean");
         assert_eq!(observe_pod(&lean, "owner"), observe_pod(&whole, "owner"));
+        let observed = observe_pod(&lean, "owner");
+        let client = ClientTls { server_secret: "server".into(), operator_secret: "operator".into() };
+        let tls = Tls { peer_secret: Some("peer".into()), client: Some(client) };
+        assert_eq!((observed.on_claim, observed.tls), (true, tls));
         let started = observe_pod(&whole, "owner").first_started_at;
         assert_eq!(started, Some("2026-01-01T00:00:07Z".parse().expect("a time")));
     }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pass::Pass;
-use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership};
+use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership, storage};
 use crate::api::names;
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{
@@ -174,11 +174,14 @@ fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> 
     if pod.is_some_and(|pod| pod.data_lost) {
         return Some("its directory was found empty");
     }
-    match (&pass.desired.storage, pod, volume) {
-        (Storage::Volume(_), _, Some(volume)) if volume.lost => Some("its volume is lost"),
-        (Storage::Volume(_), None, Some(volume)) if volume.deleting => Some("its volume was deleted"),
-        (Storage::Volume(_), Some(pod), None) if pod.node.is_some() => Some("its volume is gone"),
-        (Storage::EmptyDir, Some(pod), _) if pod.terminal => Some("its pod ended"),
+    // Where it has its data counts, not where the spec wants it by now.
+    let wants_volume = matches!(pass.desired.storage, Storage::Volume(_));
+    let on_volume = pod.map_or(wants_volume || volume.is_some(), |pod| pod.on_claim);
+    match (on_volume, pod, volume) {
+        (true, _, Some(volume)) if volume.lost => Some("its volume is lost"),
+        (true, None, Some(volume)) if volume.deleting => Some("its volume was deleted"),
+        (true, Some(pod), None) if pod.node.is_some() => Some("its volume is gone"),
+        (false, Some(pod), _) if pod.terminal => Some("its pod ended"),
         // Objects are made in order and the first failure ends the pass: those of a later seed prove that these were there.
         (_, None, None) if later.iter().any(|later| is_there(pass, later, token)) => match pass.desired.storage {
             Storage::Volume(_) => Some("its pod and its volume are gone"),
@@ -246,11 +249,12 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
                     expect_data: restore.is_some() || volume.is_some(),
                     restore,
                 };
-                let pod = build::member_pod(&pass.desired, &start);
+                let pod = build::member_pod(&storage::on_its_volume(&pass.desired, volume), &start);
                 pass.steps.push(Step::CreatePod(Box::new(pod)));
             }
         }
-        if volume.is_none() && matches!(pass.desired.storage, Storage::Volume(_)) {
+        let mounts_one = pass.pod(seed).is_none_or(|pod| pod.on_claim);
+        if volume.is_none() && mounts_one && matches!(pass.desired.storage, Storage::Volume(_)) {
             let volume = build::member_volume(&pass.desired, seed, &lineage.token);
             pass.steps.push(Step::CreateVolume(Box::new(volume)));
         }

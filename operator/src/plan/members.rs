@@ -71,7 +71,10 @@ impl<'a> Members<'a> {
         let list = etcd.membership.known().or(etcd.membership_local.known());
         let join = |name: String, entry: Option<Cow<'a, EtcdMember>>| {
             let pod = observed.pods.get(&name).filter(|pod| pod.ours && pod.lineage.as_deref() == token);
-            let volume = observed.volumes.get(&name).filter(|volume| volume.ours && volume.lineage.as_deref() == token);
+            // A claim of its name that its pod does not mount holds nothing of it.
+            let mounted = pod.is_none_or(|pod| pod.on_claim);
+            let is_its = |volume: &&VolumeObserved| mounted && volume.ours && volume.lineage.as_deref() == token;
+            let volume = observed.volumes.get(&name).filter(is_its);
             let status = etcd.status(&name);
             let healthy = entry.as_ref().is_some_and(|entry| etcd.is_healthy(&name, entry));
             let corrupt = entry

@@ -36,6 +36,29 @@ fn forgotten(pass: &mut Pass<'_>) -> ControlFlow<()> {
     }
 }
 
+/// Whether TLS is there or not holds for the life of a formed cluster. A formation that has not begun to serve begins
+/// anew with what the spec wants.
+pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
+    let Some(wanted) = pass.desired.tls_refused.clone() else { return };
+    if pass.record.lineage.as_ref().is_none_or(|lineage| !lineage.formed) {
+        pass.desired.to_mut().tls = wanted;
+        return;
+    }
+    let turned = |what: &str, runs: bool, wanted: bool| {
+        let how = if wanted { "on" } else { "off" };
+        (runs != wanted).then(|| format!("TLS {what} {how}"))
+    };
+    let runs = &pass.desired.tls;
+    let clients = turned("to clients", runs.client.is_some(), wanted.client.is_some());
+    let peers = turned("between peers", runs.peer_secret.is_some(), wanted.peer_secret.is_some());
+    let what = clients.into_iter().chain(peers).collect::<Vec<_>>().join(" and ");
+    let message = format!(
+        "`spec.TLS` turns {what}, which members of a formed cluster cannot follow: they run on as they are; take the change \
+         back, or restore a backup into another EtcdCluster"
+    );
+    pass.refuse(Unsafe::Spec { message });
+}
+
 /// Secrets that the spec names and that cannot be used yet.
 pub(super) fn secrets(pass: &mut Pass<'_>) -> ControlFlow<()> {
     for (name, why) in &pass.observed.secrets_missing {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{PodDeletion, Step, Waiting, ownership};
+use super::{PodDeletion, Step, Waiting, ownership, storage};
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{PodObserved, Storage};
 
@@ -73,17 +73,7 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
         expect_data: member.has_started() || member.volume.is_some(),
         restore: None,
     };
-    let pod = match (&pass.desired.storage, member.volume) {
-        // The spec no longer asks for volumes; this member still has one, and its data is on it.
-        (Storage::EmptyDir, Some(_)) => {
-            let mut desired = pass.desired.clone().into_owned();
-            desired.storage = Storage::Volume(Box::default());
-            build::member_pod(&desired, &start)
-        }
-        (Storage::Volume(_), None) | (Storage::EmptyDir, None) | (Storage::Volume(_), Some(_)) => {
-            build::member_pod(&pass.desired, &start)
-        }
-    };
+    let pod = build::member_pod(&storage::on_its_volume(&pass.desired, member.volume), &start);
     pass.steps.push(Step::CreatePod(Box::new(pod)));
     create_volume_if_new(pass, member, token);
 }

@@ -1,10 +1,24 @@
 //! What removed members leave behind: first the pod, then the volume, once a confirmed list no longer names them.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::members::Members;
 use super::pass::Pass;
 use super::{PodDeletion, Step, VolumeDeletion, Waiting};
+use crate::model::{Desired, Storage, VolumeObserved};
+
+/// What the pod of a member is made from that has a volume: the spec may no longer ask for volumes, and its data is on it.
+pub(super) fn on_its_volume<'a>(desired: &'a Desired, volume: Option<&VolumeObserved>) -> Cow<'a, Desired> {
+    match (&desired.storage, volume) {
+        (Storage::EmptyDir, Some(_)) => {
+            let mut desired = desired.clone();
+            desired.storage = Storage::Volume(Box::default());
+            Cow::Owned(desired)
+        }
+        _ => Cow::Borrowed(desired),
+    }
+}
 
 /// Deletes one object of a member that is not in the list. Every member is in the list before it has a pod or a volume,
 /// and the list was read after the objects: who is not in it was removed.

@@ -131,6 +131,7 @@ pub(crate) fn desired(size: usize, volumes: bool, version: &str) -> Desired {
         pod: PodPolicy::default(),
         storage: if volumes { Storage::Volume(Box::default()) } else { Storage::EmptyDir },
         tls: Tls::default(),
+        tls_refused: None,
         cluster_domain: String::new(),
         agent_image: "operator:1".into(),
         replace_after: SignedDuration::from_mins(5),
@@ -560,6 +561,8 @@ impl World {
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
             never_ran: true,
+            on_claim: Start::of(pod).claim,
+            tls: crate::observe::pod::tls_of(pod),
             why_not_running: None,
         };
         let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false, pulled: None };

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
 use crate::api::conditions::{self, ConditionStatus};
+use crate::model::Storage;
 use crate::model::quorum::quorum;
 use crate::plan::tests::world::World;
 
@@ -361,4 +362,24 @@ fn a_formation_that_cannot_start_follows_a_corrected_spec() {
            delete volume m3 (FormationAbandoned)
     ",
     );
+}
+
+/// The spec is changed while nobody looks: where the data is follows from the pods and volumes that are there.
+#[test]
+fn a_formation_on_the_other_kind_of_storage_is_not_taken_for_lost() {
+    for (volumes, pods_stay) in [(false, true), (true, true), (true, false)] {
+        let mut world = World::formed_unseen(3, volumes);
+        let seeds = world.seeds();
+        world.operator_cut = true;
+        world.desired.storage = if volumes { Storage::EmptyDir } else { Storage::Volume(Box::default()) };
+        if !pods_stay {
+            seeds.iter().for_each(|seed| world.kill_pod(seed));
+        }
+        world.run_passes(3);
+        world.operator_cut = false;
+        world.run();
+        let case = format!("volumes {volumes}, pods stay {pods_stay}");
+        assert_eq!((world.attempt(), world.members()), (1, seeds.clone()), "{case}");
+        assert_eq!(world.volumes.len(), if volumes { 3 } else { 0 }, "{case}: none that nobody mounts");
+    }
 }

@@ -1,6 +1,7 @@
 //! What is refused, and reasons to touch nothing at all.
 
 use super::check;
+use crate::model::{ClientTls, Tls};
 use crate::plan::tests::world::World;
 
 #[test]
@@ -60,4 +61,56 @@ fn a_cluster_that_status_forgot_is_not_born_again() {
          1 [! status records no cluster, but PersistentVolumeClaim `m1` exists; it is not formatted anew]
     ",
     );
+}
+
+fn with_tls(world: &mut World, peer: bool, client: bool) {
+    let secrets = || ClientTls { server_secret: "server".into(), operator_secret: "operator".into() };
+    world.desired.tls = Tls { peer_secret: peer.then(|| "peer".into()), client: client.then(secrets) };
+}
+
+#[test]
+fn tls_that_is_turned_on_or_off_under_a_formed_cluster_is_refused_and_the_members_are_still_cared_for() {
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    for (from, to) in kinds.into_iter().flat_map(|from| kinds.map(|to| (from, to))) {
+        let mut world = World::new(3, true, "3.6.10");
+        with_tls(&mut world, from.0, from.1);
+        world.run();
+        let running = world.desired.tls.clone();
+        with_tls(&mut world, to.0, to.1);
+        world.desired = world.desired.clone().as_members_run(Some(&running));
+        assert_eq!(world.desired.tls_refused.is_some(), from != to);
+        let follower = world.follower();
+        world.lose_volume(&follower);
+        world.run_passes(20);
+        assert_eq!(world.members().len(), 3, "{from:?} to {to:?}");
+        assert!(!world.members().contains(&follower), "{from:?} to {to:?}: it is replaced all the same");
+        assert!(world.pods.values().all(|pod| pod.seen.tls == running), "{from:?} to {to:?}: all run with one kind");
+        assert_eq!(world.status.reason.contains("`spec.TLS` turns TLS"), from != to, "{}", world.status.reason);
+    }
+}
+
+#[test]
+fn another_secret_is_no_other_kind_of_tls() {
+    let mut world = World::new(1, true, "3.6.10");
+    with_tls(&mut world, true, true);
+    let running = Tls { peer_secret: Some("old".into()), ..world.desired.tls.clone() };
+    let desired = world.desired.clone().as_members_run(Some(&running));
+    assert_eq!((desired.tls.peer_secret.as_deref(), desired.tls_refused), (Some("peer"), None));
+}
+
+#[test]
+fn a_formation_that_has_not_begun_follows_the_kind_of_tls_that_is_wanted_now() {
+    let mut world = World::new(3, true, "3.6.99");
+    world.missing_images.insert("3.6.99".into());
+    world.run_passes(3);
+    let running = world.desired.tls.clone();
+    with_tls(&mut world, true, true);
+    world.want_version("3.6.10");
+    let wanted = world.desired.tls.clone();
+    world.desired = world.desired.clone().as_members_run(Some(&running));
+    world.run_passes(2);
+    world.desired.tls = wanted.clone();
+    world.desired.tls_refused = None;
+    world.run();
+    assert!(world.pods.values().all(|pod| pod.seen.tls == wanted));
 }
