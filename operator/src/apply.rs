@@ -98,6 +98,10 @@ impl Applier<'_> {
                 let access = self.fenced(step, endpoints, fence).await?;
                 self.ports.etcd.member_remove(&access, *id).await.map_err(|source| etcd_error(step, source))
             }
+            Step::Disarm { member, alarm, endpoints } => {
+                let access = self.access(endpoints);
+                self.ports.etcd.disarm(&access, *member, *alarm).await.map_err(|source| etcd_error(step, source))
+            }
             Step::AdvanceLog { entries, endpoints } => self.advance_log(step, *entries, endpoints).await,
             Step::MoveLeader { endpoint, to, .. } => {
                 let access = self.access(std::slice::from_ref(endpoint));

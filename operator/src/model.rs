@@ -13,7 +13,7 @@ pub mod version;
 pub use desired::{ClientTls, ClusterIdentity, Desired, Storage, Tls};
 pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
 pub use location::{BucketLocation, ObjectLocation, StorageKind};
-pub use member::{ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+pub use member::{Alarm, ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
 pub use observed::{
     EtcdObserved, NOT_AUTHORISED, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved,
 };

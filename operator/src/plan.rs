@@ -123,6 +123,8 @@ fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
     // No change of the member list without a list that a quorum confirmed.
     let safety = Safety::of(&members);
     membership::need_quorum(pass, &members, &safety)?;
+    // An alarm outlives its member, and writes are refused as long as it is raised.
+    membership::disarm(pass, &members)?;
     // CORRUPT spreads wrong answers: such a member goes first.
     membership::remove_corrupt(pass, &members, &safety)?;
     // A learner under way is finished or given up before anything else changes the list: one change at a time.

@@ -128,7 +128,10 @@ fn phase(facts: &Facts<'_>) -> ClusterPhase {
         Unsafe::AllDataLost | Unsafe::FormationLost { .. } | Unsafe::ForgottenCluster { .. } => true,
         Unsafe::Spec { .. } | Unsafe::ForeignObject { .. } => !facts.formed,
         Unsafe::QuorumLost { needed, data_lost, .. } => facts.votes.voters.saturating_sub(data_lost.len()) < *needed,
-        Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } | Unsafe::Version { .. } => false,
+        Unsafe::CorruptSomewhere
+        | Unsafe::WouldLoseQuorum { .. }
+        | Unsafe::MembershipUnknown { .. }
+        | Unsafe::Version { .. } => false,
     });
     if needs_a_person {
         ClusterPhase::Failed

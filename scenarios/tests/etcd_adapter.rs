@@ -168,6 +168,25 @@ fn is_unsupported<T: std::fmt::Debug>(answer: &Result<T, EtcdError>) {
     assert!(matches!(answer, Err(EtcdError::Unsupported { .. })), "{answer:?}");
 }
 
+/// etcd keeps the alarm of whoever it names, a member or not, and refuses writes while it is raised.
+async fn alarms_outlive_their_members_until_they_are_disarmed(etcd: &EtcdAdapter, access: &EtcdAccess, modern: bool) {
+    // CORRUPT is of 3.3 and later.
+    let (alarm, kind) =
+        if modern { (Alarm::Corrupt, AlarmType::Corrupt) } else { (Alarm::NoSpace, AlarmType::Nospace) };
+    let gone = MemberId(0xdead);
+    let mut client = Client::connect([access.endpoints[0].as_str()], None).await.expect("it is up");
+    let mut options = AlarmOptions::new();
+    options.with_member(gone.0);
+    client.alarm(AlarmAction::Activate, kind, Some(options)).await.expect("it is raised");
+    assert_eq!(etcd.alarms(access).await, Ok(vec![(gone, alarm)]));
+    let refused = client.put("key", "value", None).await.expect_err("writes are refused").to_string();
+    assert!(refused.contains(if modern { "corrupt" } else { "space exceeded" }), "{refused}");
+    assert!(etcd.quorum_read(access).await.is_ok(), "and reads are not");
+    assert_eq!(etcd.disarm(access, gone, alarm).await, Ok(()));
+    assert_eq!(etcd.disarm(access, gone, alarm).await, Ok(()), "one that is not raised is as good");
+    assert_eq!(etcd.alarms(access).await, Ok(Vec::new()));
+}
+
 async fn every_call_means_the_same(version: &str) {
     let modern = version != "3.2.25";
     let etcd = adapter();
@@ -193,6 +212,7 @@ async fn every_call_means_the_same(version: &str) {
         ("a", &a.endpoints, &vec![cluster.member("a").peer_url.clone()])
     );
     assert_eq!(etcd.alarms(&a).await, Ok(Vec::new()));
+    alarms_outlive_their_members_until_they_are_disarmed(&etcd, &a, modern).await;
 
     put(&a, 20).await;
     let revision = etcd.quorum_read(&b).await.expect("a quorum is there");

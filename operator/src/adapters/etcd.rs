@@ -8,8 +8,8 @@ pub mod error;
 use async_trait::async_trait;
 use bytes::Bytes;
 use etcd_client::{
-    AlarmAction, AlarmType, Channel, Client, Member, MemberAddOptions, ResponseHeader, SnapshotStreaming,
-    StatusResponse,
+    AlarmAction, AlarmMember, AlarmOptions, AlarmType, Channel, Client, Member, MemberAddOptions, ResponseHeader,
+    SnapshotStreaming, StatusResponse,
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -21,7 +21,7 @@ use tonic::transport::Endpoint;
 use self::error::{classify, not_connected, unanswered};
 use super::dial::Dialer;
 use super::tls::etcd_client_config;
-use crate::model::{ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+use crate::model::{Alarm, ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
 use crate::ports::etcd::CALL_DEADLINE;
 use crate::ports::{Etcd, EtcdAccess, EtcdError};
 
@@ -162,14 +162,28 @@ impl Etcd for EtcdAdapter {
         .await
     }
 
-    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError> {
+    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, Alarm)>, EtcdError> {
         self.call(access, Effect::Read, |mut client| async move {
             let answer = client
                 .alarm(AlarmAction::Get, AlarmType::None, None)
                 .await
                 .map_err(|error| classify(&error, Effect::Read))?;
-            let raised = answer.alarms().iter().filter(|alarm| alarm.alarm() != AlarmType::None);
-            Ok(raised.map(|alarm| (MemberId(alarm.member_id()), alarm_name(alarm.alarm()))).collect())
+            let known = |raised: &AlarmMember| Some((MemberId(raised.member_id()), alarm(raised.alarm())?));
+            Ok(answer.alarms().iter().filter_map(known).collect())
+        })
+        .await
+    }
+
+    async fn disarm(&self, access: &EtcdAccess, member: MemberId, alarm: Alarm) -> Result<(), EtcdError> {
+        self.call(access, Effect::Write, |mut client| async move {
+            let kind = match alarm {
+                Alarm::NoSpace => AlarmType::Nospace,
+                Alarm::Corrupt => AlarmType::Corrupt,
+            };
+            let mut options = AlarmOptions::new();
+            options.with_member(member.0);
+            let answer = client.alarm(AlarmAction::Deactivate, kind, Some(options)).await;
+            answer.map(drop).map_err(|error| classify(&error, Effect::Write))
         })
         .await
     }
@@ -307,13 +321,12 @@ fn etcd_member(member: &Member) -> EtcdMember {
     }
 }
 
-fn alarm_name(alarm: AlarmType) -> String {
-    let name = match alarm {
-        AlarmType::None => "NONE",
-        AlarmType::Nospace => "NOSPACE",
-        AlarmType::Corrupt => "CORRUPT",
-    };
-    name.to_owned()
+fn alarm(alarm: AlarmType) -> Option<Alarm> {
+    match alarm {
+        AlarmType::None => None,
+        AlarmType::Nospace => Some(Alarm::NoSpace),
+        AlarmType::Corrupt => Some(Alarm::Corrupt),
+    }
 }
 
 #[cfg(test)]

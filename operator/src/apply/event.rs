@@ -27,6 +27,7 @@ pub fn describe(step: &Step) -> String {
         Step::PromoteMember { name, .. } => format!("promote member {name}"),
         Step::RemoveMember { name, id, why, .. } => format!("remove member {name} ({id}): {}", member_removal(*why)),
         Step::AdvanceLog { entries, .. } => format!("advance the raft log by {entries} entries"),
+        Step::Disarm { member, alarm, .. } => format!("disarm {alarm} of {member}, which is no member any more"),
         Step::MoveLeader { from, to_name, .. } => format!("move leadership from {from} to {to_name}"),
     }
 }
@@ -86,6 +87,9 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
         ),
         Step::PatchImage { name, version, .. } => ("MemberUpgraded", format!("Member {name} upgraded to {version}")),
         Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
+        Step::Disarm { member, alarm, .. } => {
+            ("AlarmDisarmed", format!("Alarm {alarm} of {member} disarmed: it is no member any more"))
+        }
         Step::MoveLeader { from, to_name, .. } => ("LeaderMoved", format!("Leadership moved from {from} to {to_name}")),
         Step::DeletePod { name, why, .. } => ("PodDeleted", format!("Pod {name} deleted: {}", pod_deletion(*why))),
         Step::DeleteVolume { name, why, .. } => {

@@ -123,3 +123,22 @@ pub struct MemberStatus {
     /// What it complains of (alarms, no leader).
     pub errors: Vec<String>,
 }
+
+/// An alarm of etcd (`etcdserverpb.AlarmType`). While one is raised by any member, or by one that is no member any more, every
+/// member refuses writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Alarm {
+    /// The database has reached its quota.
+    NoSpace,
+    /// The data differs from that of the other members.
+    Corrupt,
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSpace => "NOSPACE",
+            Self::Corrupt => "CORRUPT",
+        })
+    }
+}

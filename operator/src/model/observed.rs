@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 use super::desired::Tls;
-use super::{EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
+use super::{Alarm, EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
 
 /// How the reason begins when it is etcd that refuses us: a certificate of ours or of theirs is not trusted.
 pub const NOT_AUTHORISED: &str = "not authorised";
@@ -138,8 +138,8 @@ pub struct EtcdObserved {
     pub statuses: BTreeMap<String, Observation<MemberStatus>>,
     /// A linearizable read of a key went through, and the store's revision that it saw.
     pub quorum_read: Observation<Revision>,
-    /// Raised alarms by member.
-    pub alarms: Vec<(MemberId, String)>,
+    /// Raised alarms, and the member that each is about. Zero: etcd could not tell which.
+    pub alarms: Observation<Vec<(MemberId, Alarm)>>,
 }
 
 impl EtcdObserved {
@@ -151,13 +151,18 @@ impl EtcdObserved {
             membership_local: Observation::Unknown { why: unknown() },
             statuses: BTreeMap::new(),
             quorum_read: Observation::Unknown { why: unknown() },
-            alarms: Vec::new(),
+            alarms: Observation::Unknown { why: unknown() },
         }
     }
 
     /// The status of a member by its name, if it answered.
     pub fn status(&self, name: &str) -> Option<&MemberStatus> {
         self.statuses.get(name).and_then(Observation::known)
+    }
+
+    /// The alarms that are known to be raised.
+    pub fn raised(&self) -> &[(MemberId, Alarm)] {
+        self.alarms.known().map_or(&[], Vec::as_slice)
     }
 
     /// Whether this entry of the member list answered as itself: right id, and it follows a leader.

@@ -51,7 +51,7 @@ pub async fn observe_etcd(
         return observed;
     }
     observed.membership = observation(ports, ports.etcd.members(&access(endpoints.clone()), true).await);
-    observed.alarms = ports.etcd.alarms(&access(endpoints)).await.unwrap_or_default();
+    observed.alarms = observation(ports, ports.etcd.alarms(&access(endpoints)).await);
     observed
 }
 

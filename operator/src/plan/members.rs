@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use super::pass::Pass;
 use crate::api::names;
-use crate::model::{EtcdMember, MemberId, MemberStatus, Observed, PodObserved, Storage, Version, VolumeObserved};
+use crate::model::{
+    Alarm, EtcdMember, MemberId, MemberStatus, Observed, PodObserved, Storage, Version, VolumeObserved,
+};
 
 /// One member with everything that is known of it.
 #[derive(Clone, Debug)]
@@ -77,9 +79,7 @@ impl<'a> Members<'a> {
             let volume = observed.volumes.get(&name).filter(is_its);
             let status = etcd.status(&name);
             let healthy = entry.as_ref().is_some_and(|entry| etcd.is_healthy(&name, entry));
-            let corrupt = entry
-                .as_ref()
-                .is_some_and(|entry| etcd.alarms.iter().any(|(id, alarm)| *id == entry.id && alarm == "CORRUPT"));
+            let corrupt = entry.as_ref().is_some_and(|entry| etcd.raised().contains(&(entry.id, Alarm::Corrupt)));
             let mut member = Member { name, entry, pod, volume, status, healthy, corrupt, lost: None };
             member.lost = why_lost(&member, storage_is_volume);
             member

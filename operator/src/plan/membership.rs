@@ -8,7 +8,7 @@ use super::pass::Pass;
 use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
-use crate::model::{MemberId, Version};
+use crate::model::{Alarm, MemberId, Version};
 
 /// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
 /// of the leader's log; this is stricter for long logs. Answers of two members are not of the same moment, so under load
@@ -91,6 +91,24 @@ fn nobody_could_be_asked(pass: &Pass<'_>, members: &Members<'_>) -> bool {
     let ready = members.voters().filter(|member| member.pod.is_some_and(|pod| pod.ready)).count();
     let answers = pass.observed.etcd.statuses.values().any(|status| status.known().is_some());
     !answers && ready >= crate::model::quorum::quorum(members.voters().count())
+}
+
+/// Takes back alarms of who is no member any more. etcd drops a member and keeps its alarms (`RemoveMember` does not look at
+/// them), and refuses writes while one is raised. One that names nobody needs a person.
+pub(super) fn disarm(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<()> {
+    let raised = pass.observed.etcd.raised();
+    if raised.contains(&(MemberId(0), Alarm::Corrupt)) {
+        pass.refuse(Unsafe::CorruptSomewhere);
+        return ControlFlow::Break(());
+    }
+    let is_member = |id: MemberId| members.all.iter().any(|member| member.id() == id);
+    let orphaned = raised.iter().find(|(id, _)| *id != MemberId(0) && !is_member(*id));
+    match orphaned {
+        Some(&(member, alarm)) => {
+            pass.last_step(Step::Disarm { member, alarm, endpoints: endpoints(pass, members, None) })
+        }
+        None => ControlFlow::Continue(()),
+    }
 }
 
 /// A member whose data etcd itself calls corrupt.

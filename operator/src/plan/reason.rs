@@ -114,6 +114,8 @@ pub enum Unsafe {
         /// Those of them whose data is gone for good.
         data_lost: Vec<String>,
     },
+    /// etcd has found that data of members differs and could not tell whose is wrong.
+    CorruptSomewhere,
     /// All members of a formed cluster are gone with their data: it is not born a second time by itself.
     AllDataLost,
     /// Too many of the first members lost their disks before the cluster was seen to be formed. They may have been one.
@@ -227,6 +229,12 @@ impl fmt::Display for Unsafe {
                 write!(f, "; nothing is deleted, and the cluster goes on by itself when enough members return")?;
                 if data_lost.is_empty() { Ok(()) } else { write!(f, "; otherwise restore it from an EtcdBackup") }
             }
+            Self::CorruptSomewhere => write!(
+                f,
+                "etcd raised CORRUPT and does not say on which member: writes are refused, and no member is added or removed; \
+                 compare the members (`etcdctl endpoint hashkv --cluster`), take the data of the one that differs away, and \
+                 disarm the alarm; or restore the cluster from an EtcdBackup"
+            ),
             Self::AllDataLost => {
                 write!(f, "all members are gone with their data; restore the cluster from a backup with an EtcdRestore")
             }

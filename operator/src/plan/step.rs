@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 
-use crate::model::{MemberId, Version};
+use crate::model::{Alarm, MemberId, Version};
 
 /// The membership that a call was planned against: ids and whether each is a learner, ordered by id.
 pub type Fence = Vec<(MemberId, bool)>;
@@ -151,6 +151,15 @@ pub enum Step {
         /// Client URLs to ask, the leader's first.
         endpoints: Vec<String>,
     },
+    /// Takes back an alarm of a member that is none any more: etcd keeps it, and refuses writes because of it.
+    Disarm {
+        /// Who it is about.
+        member: MemberId,
+        /// Which.
+        alarm: Alarm,
+        /// Client URLs to ask, the leader's first.
+        endpoints: Vec<String>,
+    },
     /// Hands leadership on.
     MoveLeader {
         /// The leader's name.
@@ -174,6 +183,7 @@ impl Step {
             | Self::CreateVolume(_)
             | Self::CreatePod(_)
             | Self::LabelVoter { .. }
+            | Self::Disarm { .. }
             | Self::AdvanceLog { .. } => false,
             Self::DeletePod { .. }
             | Self::DeleteVolume { .. }

@@ -34,6 +34,7 @@ pub(crate) fn describe(step: &Step) -> String {
         Step::PromoteMember { name, .. } => format!("promote {name}"),
         Step::RemoveMember { name, why, .. } => format!("remove member {name} ({why:?})"),
         Step::AdvanceLog { entries, .. } => format!("advance the raft log by {entries}"),
+        Step::Disarm { member, alarm, .. } => format!("disarm {alarm} of {member}"),
         Step::MoveLeader { from, to_name, .. } => format!("move leader {from} -> {to_name}"),
     }
 }

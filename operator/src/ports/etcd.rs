@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use jiff::SignedDuration;
 
-use crate::model::{MemberId, MemberStatus, Membership, Revision};
+use crate::model::{Alarm, MemberId, MemberStatus, Membership, Revision};
 
 /// No call but a snapshot takes longer.
 pub const CALL_DEADLINE: SignedDuration = SignedDuration::from_secs(5);
@@ -97,8 +97,11 @@ pub trait Etcd: Send + Sync {
     /// A linearizable read of one absent key: proves that the member reaches a quorum; the revision that it saw.
     async fn quorum_read(&self, access: &EtcdAccess) -> Result<Revision, EtcdError>;
 
-    /// All raised alarms: member and kind (`NOSPACE`, `CORRUPT`).
-    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError>;
+    /// All raised alarms, and the member that each is about (zero: etcd could not tell which).
+    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, Alarm)>, EtcdError>;
+
+    /// Takes an alarm back. One that is not raised is as good.
+    async fn disarm(&self, access: &EtcdAccess, member: MemberId, alarm: Alarm) -> Result<(), EtcdError>;
 
     /// Adds a member (a learner from etcd 3.4 on) by its peer URL; its id.
     async fn member_add(&self, access: &EtcdAccess, peer_url: &str, learner: bool) -> Result<MemberId, EtcdError>;

@@ -14,7 +14,7 @@ use super::{
     Clock, Etcd, EtcdAccess, EtcdError, Kind, Kubernetes, KubernetesError, Object, ObjectKey, Ports, Preconditions,
     Scope, WatchEvent,
 };
-use crate::model::{MemberId, MemberStatus, Membership, Revision};
+use crate::model::{Alarm, MemberId, MemberStatus, Membership, Revision};
 
 /// An effect is sent only while the lease is ours for at least this long: about what an answered call takes.
 pub const MARGIN: SignedDuration = SignedDuration::from_secs(3);
@@ -156,8 +156,13 @@ impl Etcd for Fenced<dyn Etcd> {
         self.inner.quorum_read(access).await
     }
 
-    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError> {
+    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, Alarm)>, EtcdError> {
         self.inner.alarms(access).await
+    }
+
+    async fn disarm(&self, access: &EtcdAccess, member: MemberId, alarm: Alarm) -> Result<(), EtcdError> {
+        self.check(EtcdError::LeaseLost)?;
+        self.inner.disarm(access, member, alarm).await
     }
 
     async fn member_add(&self, access: &EtcdAccess, peer_url: &str, learner: bool) -> Result<MemberId, EtcdError> {

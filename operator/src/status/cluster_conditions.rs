@@ -9,7 +9,7 @@ use crate::api::conditions::reason::{
     StorageHealthyReason, UpgradingReason,
 };
 use crate::api::conditions::{self, ClusterCondition, Condition, ConditionStatus};
-use crate::model::Storage;
+use crate::model::{Alarm, MemberId, Storage};
 use crate::plan::{MemberRemoval, PodDeletion, Step, Unsafe, Waiting};
 
 /// A condition as it shall be: type and reason, status, message.
@@ -74,8 +74,14 @@ fn ready(facts: &Facts<'_>) -> Verdict {
     if facts.votes.healthy < voters || voters < desired.size {
         return is(ReadyReason::MembersNotReady, false, of_size(facts));
     }
+    if let Some(message) = alarms(facts) {
+        return is(ReadyReason::AlarmRaised, false, message);
+    }
     if !facts.plan.refused.is_empty() {
         return is(ReadyReason::Stalled, false, refused(facts));
+    }
+    if let Some(why) = facts.observed.etcd.alarms.why_unknown() {
+        return (ClusterCondition::Ready(ReadyReason::Unobserved), ConditionStatus::Unknown, why.to_owned());
     }
     let as_wanted = facts.members.all.len() == desired.size && !facts.image_differs();
     let nothing_to_do = facts.plan.steps.is_empty() && facts.plan.waiting.iter().all(is_pause);
@@ -84,6 +90,17 @@ fn ready(facts: &Facts<'_>) -> Verdict {
         return is(reason, false, waiting(facts));
     }
     is(ReadyReason::AllMembersReady, true, of_size(facts))
+}
+
+/// The alarms that are raised: writes are refused because of them.
+fn alarms(facts: &Facts<'_>) -> Option<String> {
+    let name = |id: MemberId| {
+        let member = facts.members.all.iter().find(|member| member.id() == id);
+        member.map_or_else(|| format!("member {id}"), |member| format!("member {}", member.name))
+    };
+    let raised = facts.observed.etcd.raised().iter().map(|(id, alarm)| format!("{} has the alarm {alarm}", name(*id)));
+    let raised: Vec<_> = raised.collect();
+    (!raised.is_empty()).then(|| format!("{}: writes are refused", raised.join(", ")))
 }
 
 fn is_pause(waiting: &Waiting) -> bool {
@@ -158,7 +175,7 @@ fn reason_of_step(step: &Step) -> ProgressingReason {
         Step::AddMember { .. } => ProgressingReason::ScalingOut,
         Step::RemoveMember { why: MemberRemoval::ScaleIn, .. } => ProgressingReason::ScalingIn,
         Step::RemoveMember { why: MemberRemoval::Outdated, .. } => ProgressingReason::RollingOut,
-        Step::RemoveMember { .. } => ProgressingReason::ReplacingMember,
+        Step::RemoveMember { .. } | Step::Disarm { .. } => ProgressingReason::ReplacingMember,
         Step::MoveLeader { .. } => ProgressingReason::MovingLeader,
     }
 }
@@ -272,7 +289,7 @@ fn quorum_at_risk(facts: &Facts<'_>) -> Verdict {
 
 fn storage_healthy(facts: &Facts<'_>) -> Verdict {
     let is = |reason, holds: bool, message| (ClusterCondition::StorageHealthy(reason), holds.into(), message);
-    if let Some((id, _)) = facts.observed.etcd.alarms.iter().find(|(_, alarm)| alarm == "NOSPACE") {
+    if let Some((id, _)) = facts.observed.etcd.raised().iter().find(|(_, alarm)| *alarm == Alarm::NoSpace) {
         let message = format!("member {id} has reached its quota and refuses writes");
         return is(StorageHealthyReason::NoSpace, false, message);
     }
@@ -350,6 +367,7 @@ fn stalled_by(refused: &Unsafe) -> StalledReason {
         Unsafe::QuorumLost { .. } | Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } => {
             StalledReason::NotStalled
         }
+        Unsafe::CorruptSomewhere => StalledReason::DataCorrupt,
         Unsafe::AllDataLost => StalledReason::DataLost,
         Unsafe::Version { .. } => StalledReason::VersionRefused,
         Unsafe::ForeignObject { .. } => StalledReason::OwnershipConflict,

@@ -53,9 +53,10 @@ fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
 
 /// The reason of the condition as the event's, whose set is closed too.
 fn stalled_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 7] = [
+    const KNOWN: [&str; 8] = [
         "QuorumLost",
         "DataLost",
+        "DataCorrupt",
         "VersionRefused",
         "OwnershipConflict",
         "StatusLost",
@@ -113,6 +114,7 @@ mod tests {
         for reason in [
             StalledReason::QuorumLost,
             StalledReason::DataLost,
+            StalledReason::DataCorrupt,
             StalledReason::VersionRefused,
             StalledReason::OwnershipConflict,
             StalledReason::StatusLost,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_operator::model::quorum::quorum;
-use etcd_operator::model::{EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision, Version};
+use etcd_operator::model::{Alarm, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision, Version};
 use etcd_operator::ports::EtcdError;
 use sha2::{Digest, Sha256};
 
@@ -364,9 +364,17 @@ impl Etcds {
         id: ProcessId,
         now: Millis,
         network: &Network,
-    ) -> Result<Vec<(MemberId, String)>, EtcdError> {
+    ) -> Result<Vec<(MemberId, Alarm)>, EtcdError> {
         self.propose(id, Op::Noop, now, network)?;
         Ok(Vec::new())
+    }
+
+    /// Takes an alarm back; none is ever raised here.
+    ///
+    /// # Errors
+    /// Without a quorum: it goes through the log.
+    pub fn disarm(&mut self, id: ProcessId, now: Millis, network: &Network) -> Result<(), EtcdError> {
+        self.propose(id, Op::Noop, now, network).map(drop)
     }
 
     /// HashKV.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use etcd_operator::model::{ClusterId, MemberId, MemberStatus, Membership, Revision};
+use etcd_operator::model::{Alarm, ClusterId, MemberId, MemberStatus, Membership, Revision};
 use etcd_operator::ports::{Etcd, EtcdAccess, EtcdError};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -102,8 +102,12 @@ impl Etcd for SimEtcd {
         .await
     }
 
-    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError> {
+    async fn alarms(&self, access: &EtcdAccess) -> Result<Vec<(MemberId, Alarm)>, EtcdError> {
         self.call(access, no_effect, |world, process| world.etcds.alarms(process, world.now, &world.network)).await
+    }
+
+    async fn disarm(&self, access: &EtcdAccess, _: MemberId, _: Alarm) -> Result<(), EtcdError> {
+        self.call(access, no_effect, |world, process| world.etcds.disarm(process, world.now, &world.network)).await
     }
 
     async fn member_add(&self, access: &EtcdAccess, peer_url: &str, learner: bool) -> Result<MemberId, EtcdError> {

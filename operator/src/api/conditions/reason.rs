@@ -13,6 +13,8 @@ reasons! {
         ChangeInProgress,
         /// Too few voters are left to serve.
         QuorumLost,
+        /// etcd has raised an alarm and refuses writes.
+        AlarmRaised,
         /// It cannot go on without a person; `Stalled` says why.
         Stalled,
         /// The spec says to leave it alone.
@@ -93,6 +95,8 @@ reasons! {
         QuorumLost,
         /// The cluster was formed once and no data of it is left.
         DataLost,
+        /// Members' data differs, and etcd could not tell whose is wrong.
+        DataCorrupt,
         /// A member failed after it was changed; the others were left as they are.
         RollOutStopped,
         /// An object of this name belongs to someone else.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use crate::model::{BucketLocation, ClusterId, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+use crate::model::{Alarm, BucketLocation, ClusterId, MemberId, MemberStatus, Membership, RaftTerm, Revision};
 use crate::ports::{
     Clock, Credentials, Etcd, EtcdAccess, EtcdError, Kind, Kubernetes, KubernetesError, Object, ObjectKey, Ports,
     Preconditions, Random, Scope, StoreError, Stores, Typed, WatchEvent,
@@ -319,7 +319,11 @@ impl Etcd for Members {
         unasked()
     }
 
-    async fn alarms(&self, _: &EtcdAccess) -> Result<Vec<(MemberId, String)>, EtcdError> {
+    async fn alarms(&self, _: &EtcdAccess) -> Result<Vec<(MemberId, Alarm)>, EtcdError> {
+        unasked()
+    }
+
+    async fn disarm(&self, _: &EtcdAccess, _: MemberId, _: Alarm) -> Result<(), EtcdError> {
         unasked()
     }
 

@@ -16,8 +16,9 @@ use crate::api::labels;
 use crate::build;
 use crate::model::quorum::quorum;
 use crate::model::{
-    ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership, Observation,
-    Observed, PodObserved, RaftTerm, Record, Revision, ServiceObserved, Storage, Tls, Version, VolumeObserved,
+    Alarm, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
+    Observation, Observed, PodObserved, RaftTerm, Record, Revision, ServiceObserved, Storage, Tls, Version,
+    VolumeObserved,
 };
 use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, plan};
 use crate::status;
@@ -77,7 +78,7 @@ pub(crate) struct GhostEtcd {
     pub(crate) leader: Option<MemberId>,
     pub(crate) index: u64,
     pub(crate) revision: i64,
-    pub(crate) corrupt: BTreeSet<MemberId>,
+    pub(crate) alarms: BTreeSet<(MemberId, Alarm)>,
 }
 
 /// Everything.
@@ -287,7 +288,7 @@ impl World {
                 membership_local,
                 membership: Observation::Unknown { why: lost() },
                 quorum_read: Observation::Unknown { why: lost() },
-                alarms: Vec::new(),
+                alarms: Observation::Unknown { why: lost() },
             };
         }
         EtcdObserved {
@@ -295,7 +296,7 @@ impl World {
             membership_local,
             membership: Observation::Known { value: membership, at },
             quorum_read: Observation::Known { value: Revision(etcd.revision), at },
-            alarms: etcd.corrupt.iter().map(|id| (*id, "CORRUPT".to_owned())).collect(),
+            alarms: Observation::Known { value: etcd.alarms.iter().copied().collect(), at },
         }
     }
 
@@ -505,6 +506,11 @@ impl World {
             Step::AdvanceLog { entries, .. } => {
                 let token = self.token();
                 self.etcd.get_mut(&token).expect("there").index += entries;
+            }
+            Step::Disarm { member, alarm, .. } => {
+                let token = self.token();
+                let raised = self.etcd.get_mut(&token).expect("there").alarms.remove(&(*member, *alarm));
+                assert!(raised, "what is disarmed is raised");
             }
             Step::MoveLeader { to, .. } => {
                 let token = self.token();

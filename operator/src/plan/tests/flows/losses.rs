@@ -2,7 +2,11 @@
 
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
+use crate::api::conditions::{self, ConditionStatus};
+use crate::model::{Alarm, MemberId, Observation};
+use crate::plan::plan;
 use crate::plan::tests::world::World;
+use crate::status::status;
 
 #[test]
 fn a_pod_that_is_gone_comes_back_on_its_volume() {
@@ -169,4 +173,72 @@ fn a_claim_that_is_deleted_under_its_member_is_said_while_the_data_is_still_ther
     let storage = find(&world.status.conditions, "StorageHealthy").expect("it is always there");
     assert_eq!((storage.status, storage.reason.as_str()), (ConditionStatus::False, "VolumeTerminating"));
     assert!(storage.message.contains(&name), "{}", storage.message);
+}
+
+/// etcd keeps the alarm of a member that it removes, and refuses writes because of it, on every member and for ever.
+#[test]
+fn the_alarm_of_a_member_that_was_replaced_is_taken_back() {
+    let mut world = World::three();
+    let token = world.token();
+    let corrupt = world.serving().members[2].id;
+    world.etcd.get_mut(&token).expect("it is formed").alarms.insert((corrupt, Alarm::Corrupt));
+    world.run_passes(1);
+    assert!(!is_ready(&world));
+    world.run();
+    check(
+        &world,
+        r"
+         1 remove member m1 (Corrupt)
+         2 disarm CORRUPT of c
+         3 delete pod m1 (MemberRemoved)
+         4 delete volume m1 (MemberRemoved)
+         5 add learner m2
+         6 create pod m2 (existing)
+           create volume m2
+           [waiting for member m2 to be healthy: it has not joined yet]
+         7 promote m2
+         8 label voter m2
+    ",
+    );
+    assert!(is_ready(&world) && world.serving().alarms.is_empty());
+    assert_eq!(world.members().len(), 3);
+}
+
+#[test]
+fn a_cluster_that_refuses_writes_is_not_ready_and_says_why() {
+    for alarm in [Alarm::NoSpace, Alarm::Corrupt] {
+        let mut world = World::three();
+        let token = world.token();
+        let id = if alarm == Alarm::Corrupt { MemberId(0) } else { world.serving().members[0].id };
+        world.etcd.get_mut(&token).expect("it is formed").alarms.insert((id, alarm));
+        world.want_size(5);
+        world.run_passes(4);
+        let ready = conditions::find(&world.status.conditions, "Ready").expect("it is always there");
+        assert_eq!(ready.status, ConditionStatus::False);
+        if alarm == Alarm::Corrupt {
+            assert_eq!(world.members().len(), 3, "no member copies what may be wrong");
+            let stalled = conditions::find(&world.status.conditions, "Stalled").expect("it is always there");
+            assert_eq!(stalled.reason, "DataCorrupt");
+        }
+        world.want_size(3);
+        world.etcd.get_mut(&token).expect("it is formed").alarms.clear();
+        world.run();
+        assert!(is_ready(&world));
+    }
+}
+
+#[test]
+fn alarms_that_could_not_be_read_are_not_taken_for_none() {
+    let mut world = World::three();
+    world.run_passes(1);
+    assert!(is_ready(&world));
+    let mut observed = world.observe();
+    observed.etcd.alarms = Observation::Unknown { why: "timed out".into() };
+    let planned = plan(&world.desired, &observed, world.now);
+    let status = status(&world.status, &Ok(world.desired.clone()), &observed, &planned, world.now);
+    let ready = conditions::find(&status.conditions, "Ready").expect("it is always there");
+    assert_eq!(
+        (ready.status, ready.reason.as_str(), &*ready.message),
+        (ConditionStatus::Unknown, "Unobserved", "timed out")
+    );
 }
