@@ -35,8 +35,8 @@ use serde_json::json;
 use std::sync::Arc;
 
 use crate::api::backup::LEGACY_FINALIZER;
-use crate::api::{BackupPhase, EtcdBackup, EtcdBackupStatus};
-use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Typed};
+use crate::api::{BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdRestore};
+use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Scope, Typed};
 use crate::recorder::{self, About};
 use observe::{Observed, observe};
 use plan::{LOOK_AGAIN, LOOK_BACK, Plan, plan};
@@ -336,7 +336,16 @@ impl Pass<'_> {
             Ok(bucket) => bucket,
             Err(error) => return self.retained(&backup, &[], &[error.to_string()]).await,
         };
-        let chosen = match apply::choose(&bucket, self.desired, &previous.records, self.now).await {
+        let scope = Scope::Namespace(self.key.namespace.clone());
+        let restores = match self.ports.kubernetes.list_typed::<EtcdRestore>(&scope, None).await {
+            Ok(restores) => restores,
+            Err(error) => {
+                let why = format!("what is being restored from them could not be read: {error}");
+                return self.retained(&backup, &[], &[why]).await;
+            }
+        };
+        let in_use = retention::in_use(restores.iter().map(|restore| &**restore), &self.desired.location.bucket.bucket);
+        let chosen = match apply::choose(&bucket, self.desired, &previous.records, &in_use, self.now).await {
             Ok(chosen) => chosen,
             Err(failure) => return self.retained(&backup, &[], &[failure.to_string()]).await,
         };

@@ -11,10 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
 use etcd_operator::adapters::dial::Dialer;
 use etcd_operator::adapters::etcd::EtcdAdapter;
 use etcd_operator::adapters::tls;
-use etcd_operator::model::{MemberId, MemberStatus, Revision};
+use etcd_operator::model::{Alarm, MemberId, MemberStatus, Revision};
 use etcd_operator::ports::{Etcd, EtcdAccess, EtcdError, EtcdTls};
 use futures::StreamExt;
 use rcgen::{

@@ -20,6 +20,7 @@ use crate::api::{BackupRecord, FailedEndpoint};
 use crate::ports::clock::deadline;
 use crate::ports::{Credentials, Fence, Ports, StoreError};
 use jiff::SignedDuration;
+use std::collections::BTreeSet;
 
 /// A snapshot is no larger than the database plus what may be written to it while the snapshot is asked for; what is
 /// far beyond is a stream that does not end. Generous, for `dbSize` of a member that was just restarted may be old.
@@ -285,10 +286,12 @@ pub async fn choose(
     bucket: &Bucket,
     desired: &Desired,
     records: &[BackupRecord],
+    in_use: &BTreeSet<String>,
     now: Timestamp,
 ) -> Result<Chosen, StoreFailure> {
     let path = &desired.location.key;
-    let marked = records.iter().filter(|record| record.superseded && parse_periodic(path, &record.key).is_some());
+    let is_free = |key: &str| parse_periodic(path, key).is_some() && !in_use.contains(key);
+    let marked = records.iter().filter(|record| record.superseded && is_free(&record.key));
     let mut chosen = Chosen { remove: marked.map(|record| record.key.clone()).collect(), vanished: Vec::new() };
     if desired.keep == 0 {
         return Ok(chosen);
@@ -310,7 +313,8 @@ pub async fn choose(
         goes = surplus(all, desired.keep);
     }
     let old_enough = |one: &Candidate| one.restorable || now.duration_since(one.name.time) >= UNCONFIRMED_AGE;
-    chosen.remove.extend(goes.into_iter().filter(old_enough).map(|one| one.key));
+    let goes = goes.into_iter().filter(|one| old_enough(one) && !in_use.contains(&one.key));
+    chosen.remove.extend(goes.map(|one| one.key));
     Ok(chosen)
 }
 

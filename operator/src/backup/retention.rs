@@ -9,10 +9,11 @@
 //! more, or by this object) is older than what is. So the backup that was just confirmed is never removed, whatever the
 //! list and the clocks say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::PeriodicName;
-use crate::api::BackupRecord;
+use crate::api::{BackupRecord, EtcdRestore, RestoreRunPhase};
+use crate::model::ObjectLocation;
 
 /// A backup that may be in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,27 @@ pub fn surplus(mut candidates: Vec<Candidate>, keep: usize) -> Vec<Candidate> {
     let is_older_than_all = |one: &Candidate| kept.iter().all(|kept| one.name < kept.name);
     candidates.retain(|one| !kept.contains(one) && (one.restorable || is_older_than_all(one)));
     candidates
+}
+
+/// Keys of a bucket that EtcdRestores which have not ended are about: their members may have yet to fetch them. Compared by
+/// bucket and key alone: to keep one too many does no harm.
+pub fn in_use<'a>(restores: impl IntoIterator<Item = &'a EtcdRestore>, bucket: &str) -> BTreeSet<String> {
+    let keys = restores.into_iter().flat_map(|restore| {
+        let status = restore.status.as_ref();
+        let ended = matches!(
+            status.and_then(|status| status.phase),
+            Some(RestoreRunPhase::Succeeded | RestoreRunPhase::Failed)
+        );
+        if ended || restore.metadata.deletion_timestamp.is_some() {
+            return Vec::new();
+        }
+        let verified = status.and_then(|status| status.snapshot.as_ref());
+        let verified = verified.map(|snapshot| (snapshot.bucket.clone(), snapshot.key.clone()));
+        let wanted = ObjectLocation::from_source(restore.spec.backup_storage_type, &restore.spec.source).ok();
+        let wanted = wanted.map(|location| (location.bucket.bucket, location.key));
+        verified.into_iter().chain(wanted).filter(|(of, _)| of == bucket).map(|(_, key)| key).collect()
+    });
+    keys.collect()
 }
 
 #[cfg(test)]

@@ -123,6 +123,44 @@ fn periodic_backups_keep_their_slots_their_names_and_the_newest_two() {
     bench.check_records();
 }
 
+/// The oldest of those kept is being restored: its members may fetch it for as long as an image takes to be pulled.
+#[test]
+fn a_backup_that_is_being_restored_is_not_removed_before_that_has_ended() {
+    let bench = Bench::new(PERIODIC);
+    let back_up = |revision| {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.world.pass_time(1000);
+        bench.pass().unwrap();
+    };
+    let is_there = |revision: i64| bench.world.keys().iter().any(|key| key.contains(&format!("_v{revision}_")));
+    back_up(100);
+    back_up(101);
+    let oldest = bench.records()[0].key.clone();
+    let restore = |status: &str| {
+        format!(
+            "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdRestore, metadata: {{name: c, namespace: ns, \
+             uid: r1}}, spec: {{etcdCluster: {{name: c}}, backupStorageType: S3, s3: {{path: 'bucket/{oldest}'}}}}, \
+             status: {status}}}"
+        )
+    };
+    for (revision, status) in [(102, "{phase: Pending}"), (103, "{phase: Verifying}"), (104, "{phase: Restoring}")] {
+        bench.world.kubernetes.insert(Kind::EtcdRestore, &restore(status));
+        back_up(revision);
+        assert!(is_there(100), "{status}");
+    }
+    assert!(!is_there(101) && is_there(103), "the others go as ever");
+    *bench.world.kubernetes.refuse_lists.lock().unwrap() =
+        Some(KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None });
+    back_up(105);
+    assert!(is_there(100) && is_there(103), "nothing goes while it is not known what is being restored");
+    *bench.world.kubernetes.refuse_lists.lock().unwrap() = None;
+    bench.world.kubernetes.insert(Kind::EtcdRestore, &restore("{phase: Succeeded, succeeded: true}"));
+    back_up(106);
+    assert!(!is_there(100) && is_there(105));
+    assert_eq!(bench.records().iter().map(|record| record.revision).collect::<Vec<_>>(), [105, 106]);
+    bench.check_records();
+}
+
 #[test]
 fn an_answer_that_got_lost_is_resolved_by_looking() {
     for bench in [Bench::new(ONCE), Bench::new(PERIODIC), Bench::multipart(ONCE), Bench::multipart(PERIODIC)] {

@@ -122,6 +122,8 @@ pub(crate) struct Objects {
     version: Mutex<u64>,
     pub(crate) refuse: Mutex<Vec<KubernetesError>>,
     pub(crate) lose: Mutex<Vec<KubernetesError>>,
+    /// What lists are answered with.
+    pub(crate) refuse_lists: Mutex<Option<KubernetesError>>,
     pub(crate) writes: Mutex<usize>,
     events: Mutex<Vec<String>>,
     phases: Mutex<Vec<(Kind, String)>>,
@@ -188,8 +190,13 @@ impl Kubernetes for Objects {
         Ok(json.map(|json| Object::from_json(kind, json).expect("a stored object")))
     }
 
-    async fn list(&self, _: Kind, _: &Scope, _: Option<&str>) -> Result<Vec<Object>, KubernetesError> {
-        Ok(Vec::new())
+    async fn list(&self, kind: Kind, _: &Scope, _: Option<&str>) -> Result<Vec<Object>, KubernetesError> {
+        if let Some(error) = self.refuse_lists.lock().unwrap().clone() {
+            return Err(error);
+        }
+        let objects = self.objects.lock().unwrap();
+        let of_kind = objects.iter().filter(|((of, _), _)| *of == kind);
+        Ok(of_kind.map(|(_, json)| Object::from_json(kind, json.clone()).expect("a stored object")).collect())
     }
 
     async fn create(&self, object: &Object) -> Result<Object, KubernetesError> {
