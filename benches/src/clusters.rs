@@ -185,7 +185,7 @@ fn healthy(desired: &Desired, members: &[String]) -> EtcdObserved {
             .map(|(index, name)| (name.clone(), Observation::Known { value: status(index), at }))
             .collect(),
         quorum_read: Observation::Known { value: Revision(900), at },
-        alarms: Vec::new(),
+        alarms: Observation::Known { value: Vec::new(), at },
     }
 }
 

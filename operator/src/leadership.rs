@@ -269,7 +269,7 @@ mod tests {
         }
 
         async fn sleep(&self, _: SignedDuration) {
-            futures::future::pending().await
+            futures::future::pending::<()>().await;
         }
     }
 

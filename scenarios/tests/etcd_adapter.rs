@@ -147,7 +147,7 @@ async fn until_led(etcd: &EtcdAdapter, access: &EtcdAccess) -> MemberStatus {
 }
 
 async fn put(access: &EtcdAccess, keys: usize) {
-    let mut client = etcd_client::Client::connect(&access.endpoints, None).await.expect("connected");
+    let mut client = Client::connect(&access.endpoints, None).await.expect("connected");
     for key in 0..keys {
         client.put(format!("key-{key}"), vec![7; 100_000], None).await.expect("written");
     }
