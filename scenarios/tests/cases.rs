@@ -1,9 +1,11 @@
 //! The case files are as they should be. Running them is the lanes' business: `scenarios run --lane model|live`.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use scenarios::cases;
-use sim::scenario::Lane;
+use sim::scenario::{Lane, Step};
 
 #[test]
 fn every_case_file_is_a_scenario_without_faults() {
@@ -28,4 +30,32 @@ fn an_unknown_name_is_answered_with_where_to_look() {
     let error = cases::chosen(&["cluster/no-such-case".to_owned()]).expect_err("there is none").to_string();
     assert!(error.contains("no-such-case") && error.contains("scenarios list"), "{error}");
     assert!(!cases::chosen(&["demo".to_owned()]).expect("a topic").is_empty());
+}
+
+#[test]
+fn what_the_readme_shows_of_the_demo_is_in_its_transcript_in_that_order() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |file: &str| fs::read_to_string(root.join(file)).expect("it is in the repository");
+    let (readme, transcript) = (read("README.md"), read("docs/demo.txt"));
+    let excerpt = readme.split("```\n").find(|block| block.starts_with("== ")).expect("the README shows the demo");
+    let mut rest = transcript.lines();
+    for line in excerpt.lines() {
+        assert!(
+            rest.any(|said| said == line),
+            "docs/demo.txt does not have it, or not after what is before it:\n{line}"
+        );
+    }
+}
+
+#[test]
+fn the_transcript_has_the_phases_of_the_demos_case() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let transcript = fs::read_to_string(root.join("docs/demo.txt")).expect("it is in the repository");
+    let case = cases::chosen(&["demo/from-nothing-to-restored".to_owned()]).expect("there is the demo").remove(0);
+    let phases = case.scenario.steps.iter().filter_map(|step| match step {
+        Step::Phase(name) => Some(name.as_str()),
+        _ => None,
+    });
+    let told = transcript.lines().filter_map(|line| line.strip_prefix("== ")).filter(|name| *name != "Times");
+    assert_eq!(told.collect::<Vec<_>>(), phases.collect::<Vec<_>>());
 }

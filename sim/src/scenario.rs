@@ -73,6 +73,14 @@ pub fn place(name: &str) -> (&str, &str) {
     name.split_once('/').unwrap_or((NAMESPACE, name))
 }
 
+/// Namespace and name of an object of a kind; the namespace is empty where the kind has none.
+pub fn place_of<'name>(kind: &str, name: &'name str) -> (&'name str, &'name str) {
+    match kind {
+        "Namespace" | "Node" => ("", name),
+        _ => place(name),
+    }
+}
+
 /// What is real and what is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -102,7 +110,8 @@ pub enum Who {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`, `Event`, `Lease`.
+    /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`, `Event`, `Lease`,
+    /// `Node`.
     pub kind: String,
     /// Its name (see [`place`]); [`ANY`] where one of the kind is enough.
     pub name: String,
@@ -195,6 +204,17 @@ pub enum Step {
         /// Bytes of each value.
         #[serde(default = "value_bytes")]
         value_bytes: u32,
+    },
+    /// Writes keys until etcd refuses one, with a message that has this text; those before it are remembered. Live lane only.
+    WriteUntilRefused {
+        /// EtcdCluster.
+        cluster: String,
+        /// Keys at most.
+        keys: u32,
+        /// Bytes of each value.
+        value_bytes: u32,
+        /// Part of the refusal.
+        says: String,
     },
     /// Remembers this moment, the keys and the pods of it, under a name.
     Mark {
@@ -445,6 +465,8 @@ mod tests {
     fn a_name_may_say_its_namespace() {
         assert_eq!(place("c"), ("default", "c"));
         assert_eq!(place("second/c"), ("second", "c"));
+        assert_eq!(place_of("Pod", "second/c"), ("second", "c"));
+        assert_eq!(place_of("Node", "node-1"), ("", "node-1"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
 use crate::scenario::{
-    ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, place, store_path,
+    ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, place, place_of, store_path,
 };
 use crate::world::{Shared, World};
 
@@ -181,7 +181,7 @@ async fn carry_out_step(
             missing.map_or(Ok(()), |part| Err(unusable(format!("`{}` does not say `{part}`", status.message))))
         }
         Step::Patch { target, merge } => {
-            let (namespace, name) = place(&target.name);
+            let (namespace, name) = place_of(&target.kind, &target.name);
             let request = Request::merge_patch(resource(&target.kind), namespace, name, merge.clone());
             handle(shared, &request).map_err(|status| refused(&status))
         }
@@ -242,6 +242,7 @@ async fn carry_out_step(
         // They are for people who watch.
         Step::Phase(_) | Step::Show(_) => Ok(()),
         Step::Certificates { .. } => Err(unusable("nothing is encrypted in the model".to_owned())),
+        Step::WriteUntilRefused { .. } => Err(unusable("etcd has no quota in the model".to_owned())),
         Step::Serves { .. } => Err(unusable("nothing is served in the model".to_owned())),
         Step::Kubectl { .. } => Err(unusable("there is no kubectl in the model".to_owned())),
         Step::PutObject { path, content } => put_object(&mut shared.enter(), path, content),
@@ -340,7 +341,7 @@ fn apply(shared: &Shared, course: &Course, manifest: &Value) -> Result<(), Statu
 }
 
 fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String> {
-    let (namespace, name) = place(&target.name);
+    let (namespace, name) = place_of(&target.kind, &target.name);
     if name == ANY {
         let parsed: Result<Vec<Condition>, String> = conditions.iter().map(|condition| condition.parse()).collect();
         let all = world.server.peek_all(&resource(&target.kind), Some(namespace));

@@ -89,7 +89,8 @@ pub struct ContainerStart {
     pub mounts: Vec<Mount>,
     /// `workingDir`; the image's own when absent.
     pub working_dir: Option<String>,
-    /// `securityContext.runAsUser` of the container, else of the pod.
+    /// `securityContext.runAsUser` of the container, else of the pod. The process kubelet does not heed it: there is one
+    /// user in its sandbox, which is root.
     pub run_as_user: Option<i64>,
     /// `securityContext.readOnlyRootFilesystem`.
     pub read_only_root: bool,

@@ -50,6 +50,31 @@ impl Remembered {
         Ok(())
     }
 
+    /// Writes new keys one after the other until etcd refuses one; what it said.
+    ///
+    /// # Errors
+    /// When none of them is refused, or with other words.
+    pub async fn write_until_refused(
+        &mut self,
+        world: &World,
+        cluster: &str,
+        count: u32,
+        value_bytes: u32,
+        says: &str,
+    ) -> anyhow::Result<String> {
+        let mut client = connect(world, cluster, &service(cluster)).await?;
+        for _ in 0..count {
+            self.written += 1;
+            let (key, value) = pair(self.written, value_bytes);
+            match client.put(key.clone(), value.clone(), None).await {
+                Ok(_) => drop(self.clusters.entry(cluster.to_owned()).or_default().insert(key, value)),
+                Err(error) if error.to_string().contains(says) => return Ok(error.to_string()),
+                Err(error) => return Err(error).context(format!("it was to be refused with `{says}`")),
+            }
+        }
+        bail!("none of {count} keys was refused")
+    }
+
     /// Every remembered key has its value, and there is no other. How many there are.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use fake_k8s::server::{FieldValidation, Request};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sim::scenario::{
-    ANY, Condition, Pods, Scenario, Step, Target, Who, any_unmet, fill, out_of_order, parse_bound, place,
+    ANY, Condition, Pods, Scenario, Step, Target, Who, any_unmet, fill, out_of_order, parse_bound, place, place_of,
 };
 use tokio::task::JoinSet;
 
@@ -94,7 +94,7 @@ impl Run {
             Step::Rejected { manifest, says } => return self.expect_refusal(manifest, says).await,
             Step::Certificates { cluster } => certificates::create(&self.world, cluster)?,
             Step::Patch { target, merge } => {
-                let (namespace, name) = place(&target.name);
+                let (namespace, name) = place_of(&target.kind, &target.name);
                 let patch = Request::merge_patch(resource(&target.kind), namespace, name, merge.clone());
                 self.world.handle(&patch)?;
             }
@@ -115,6 +115,9 @@ impl Run {
             }
             Step::Write { cluster, keys, value_bytes } => {
                 self.keys.write(&self.world, cluster, *keys, *value_bytes).await?;
+            }
+            Step::WriteUntilRefused { cluster, keys, value_bytes, says } => {
+                return self.keys.write_until_refused(&self.world, cluster, *keys, *value_bytes, says).await;
             }
             Step::Mark { name } => self.mark(name),
             Step::Pods { cluster, count, within } => {
@@ -271,13 +274,12 @@ impl Run {
         }
         for manifest in documents(&filled)? {
             let (kind, name) = (object::text(&manifest, "/kind").to_owned(), object::name(&manifest).to_owned());
-            let namespace = match (kind.as_str(), object::text(&manifest, "/metadata/namespace")) {
-                // They are in none themselves.
-                ("Namespace", _) => String::new(),
-                (_, "") => NAMESPACE.to_owned(),
-                (_, other) => other.to_owned(),
+            let namespace = match object::text(&manifest, "/metadata/namespace") {
+                "" => place_of(&kind, &name).0.to_owned(),
+                other => other.to_owned(),
             };
-            let mut request = match self.world.find(&kind, &format!("{namespace}/{name}")) {
+            let known = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
+            let mut request = match self.world.find(&kind, &known) {
                 Some(_) => Request::merge_patch(resource(&kind), &namespace, &name, manifest),
                 None => Request::create(resource(&kind), &namespace, manifest),
             };
@@ -467,6 +469,7 @@ fn target(step: &Step) -> Option<Target> {
         Step::Wait { target, .. } | Step::Stays { target, .. } | Step::Patch { target, .. } => Some(target.clone()),
         Step::Members { cluster, .. }
         | Step::Write { cluster, .. }
+        | Step::WriteUntilRefused { cluster, .. }
         | Step::Compare { cluster, .. }
         | Step::Kill { cluster, .. }
         | Step::DestroyData { cluster, .. }
@@ -510,6 +513,7 @@ pub fn sentence(step: &Step) -> String {
             None => format!("{} is gone", named(target)),
         },
         Step::Write { cluster, keys, .. } => format!("write {keys} keys to {cluster}, each acknowledged"),
+        Step::WriteUntilRefused { cluster, .. } => format!("write to {cluster} until etcd refuses"),
         Step::Mark { name } => format!("remember this moment as {name}"),
         Step::Compare { cluster, at: None } => format!("compare every key of {cluster}"),
         Step::Compare { cluster, at: Some(mark) } => format!("compare every key of {cluster} with {mark}"),

@@ -11,7 +11,7 @@ use fake_k8s::http::access::Access;
 use fake_k8s::process::cluster::{Cluster, ClusterConfig};
 use fake_k8s::server::{Request, ResourceName, Server, Status};
 use serde_json::Value;
-use sim::scenario::{OperatorOptions, place};
+use sim::scenario::{OperatorOptions, place, place_of};
 
 use super::operator::Operator;
 use super::programs::{Programs, images};
@@ -85,7 +85,7 @@ impl World {
 
     /// An object of a kind.
     pub fn find(&self, kind: &str, name: &str) -> Option<Arc<Value>> {
-        let (namespace, name) = place(name);
+        let (namespace, name) = place_of(kind, name);
         self.cluster.shared.run(|_, server| server.peek(&resource(kind), namespace, name))
     }
 
