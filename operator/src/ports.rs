@@ -22,7 +22,7 @@ pub use fence::Fence;
 pub use kubernetes::{Kubernetes, KubernetesError, Preconditions, Scope, WatchEvent};
 pub use meter::{ClusterChange, FailureReason, Meter, NoMeter, PassResult};
 pub use object::{Kind, Object, ObjectKey, Typed};
-pub use store::{Credentials, StoreError, Stores};
+pub use store::{Credentials, SecretWords, StoreError, Stores};
 pub use target::{Controller, Target};
 
 /// The ports of one operator process.

@@ -127,9 +127,10 @@ fn faults_of(step: &Step) -> Vec<String> {
         | Step::Told { within, .. }
         | Step::Pods { within, .. }
         | Step::Serves { within, .. } => bounds.push(within),
-        Step::Isolate { during, .. } | Step::Quiet { during } | Step::Kubectl { during: Some(during), .. } => {
-            bounds.push(during);
-        }
+        Step::Isolate { during, .. }
+        | Step::Quiet { during }
+        | Step::RebootNodes { during }
+        | Step::Kubectl { during: Some(during), .. } => bounds.push(during),
         _ => {}
     }
     let newest = |prefix: &str| Ok(format!("{prefix}-newest"));

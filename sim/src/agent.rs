@@ -3,7 +3,7 @@
 
 use etcd_operator::agent::command::Fetch;
 use etcd_operator::agent::fetch::fetch;
-use etcd_operator::ports::{Credentials, Stores};
+use etcd_operator::ports::Credentials;
 
 use crate::etcd::VolumeId;
 use crate::files::Files;
@@ -62,6 +62,6 @@ pub fn spawn(shared: &Shared, place: Place, job: Job) {
 
 async fn work(caller: &Caller, job: &Job) -> Result<(), String> {
     let stores = SimStores(caller.clone());
-    let store = stores.open(&job.fetch.source.bucket, &job.credentials).await.map_err(|error| error.to_string())?;
-    fetch(&job.fetch, store.as_ref(), &job.files).await.map(drop).map_err(|error| error.to_string())
+    let credentials = |_: &str| Ok(job.credentials.clone());
+    fetch(&job.fetch, &stores, credentials, &job.files).await.map(drop).map_err(|error| error.to_string())
 }

@@ -290,6 +290,12 @@ pub enum Step {
         /// EtcdCluster.
         cluster: String,
     },
+    /// Every node goes down at once, and comes back after this long: their pods start again from their first container on,
+    /// with the disks that they had. Model lane only: the process kubelet is one for the whole case.
+    RebootNodes {
+        /// How long they are down.
+        during: String,
+    },
     /// Kills the operator; it is started again at once.
     KillOperator,
     /// Asks the operator to stop (SIGTERM) and waits until it has, in order; it stays away until `start-operator`.

@@ -246,6 +246,11 @@ async fn carry_out_step(
         Step::Serves { .. } => Err(unusable("nothing is served in the model".to_owned())),
         Step::Kubectl { .. } => Err(unusable("there is no kubectl in the model".to_owned())),
         Step::PutObject { path, content } => put_object(&mut shared.enter(), path, content),
+        Step::RebootNodes { during } => {
+            let millis = seconds(during)? * 1000;
+            shared.enter().inflict(Action::RebootAllNodes, millis);
+            Ok(())
+        }
         Step::KillOperator => {
             shared.enter().crash_operator();
             Ok(())

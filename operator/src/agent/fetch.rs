@@ -4,6 +4,9 @@
 //! hash at the end of the snapshot. They go into a temporary file that takes its name only when all is right and on
 //! disk: the name alone says that the file is good. Killed anywhere, the next run begins anew or finds its work done.
 //! Memory is one chunk.
+//!
+//! A member that was restored once has this before it at each start, for as long as its pod lives; so whether there is
+//! anything to do is looked at before the Secret and the store are: both may be gone by then.
 
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -13,6 +16,8 @@ use std::io;
 
 use super::command::Fetch;
 use super::directory::{Directory, FileSink, has_log};
+use crate::backup::bucket;
+use crate::ports::{Credentials, SecretWords, StoreError, Stores};
 
 /// etcd appends the sha256 of the database.
 const TRAILER_BYTES: u64 = 32;
@@ -39,12 +44,35 @@ pub enum FetchError {
         /// What is wrong with it.
         message: String,
     },
+    /// The Secret's files cannot be read.
+    #[error("cannot read the credentials in {path}: {source}")]
+    Credentials {
+        /// Where they are mounted.
+        path: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The Secret is not there: it is mounted as an optional one.
+    #[error("the Secret of the store does not exist or is empty: there is nothing in {path}")]
+    NoCredentials {
+        /// Where it would be.
+        path: String,
+    },
+    /// The bucket cannot be opened.
+    #[error("cannot open bucket {bucket}: {source}")]
+    Open {
+        /// Which.
+        bucket: String,
+        /// Why not.
+        #[source]
+        source: StoreError,
+    },
     /// The store did not give the object, or not all of it.
-    #[error("the store does not give the snapshot: {source}")]
+    #[error("the store does not give the snapshot: {message}")]
     Store {
-        /// In its own words.
-        #[from]
-        source: object_store::Error,
+        /// In our words: the client's repeat what the server said, and that may be a secret.
+        message: String,
     },
     /// The object is not the one that was verified.
     #[error("the object is {actual} bytes long, and was {expected} when it was verified")]
@@ -85,11 +113,16 @@ pub enum FetchError {
     },
 }
 
-/// Fetches, unless that was done.
+/// Fetches, unless that was done. `credentials` reads what is mounted at a path.
 ///
 /// # Errors
 /// See [`FetchError`]; it is safe to try again.
-pub async fn fetch(command: &Fetch, store: &dyn ObjectStore, directory: &dyn Directory) -> Result<Fetched, FetchError> {
+pub async fn fetch(
+    command: &Fetch,
+    stores: &dyn Stores,
+    credentials: impl FnOnce(&str) -> io::Result<Credentials>,
+    directory: &dyn Directory,
+) -> Result<Fetched, FetchError> {
     let reading = |source| FetchError::Disk { action: "read the volume".to_owned(), source };
     if has_log(directory, &command.data_dir).map_err(reading)? {
         return Ok(Fetched::Already);
@@ -100,8 +133,15 @@ pub async fn fetch(command: &Fetch, store: &dyn ObjectStore, directory: &dyn Dir
     if command.size % SECTOR_BYTES != TRAILER_BYTES || command.size <= TRAILER_BYTES {
         return Err(FetchError::NotASnapshot { why: "its size is not that of a database with its hash" });
     }
+    let credentials = match &command.credentials {
+        Some(path) => mounted(path, credentials)?,
+        None => Credentials(None),
+    };
+    let bucket = &command.source.bucket;
+    let opened = stores.open(bucket, &credentials).await;
+    let store = opened.map_err(|source| FetchError::Open { bucket: bucket.bucket.clone(), source })?;
     let partial = format!("{}.partial", command.to);
-    let result = download(command, store, directory, &partial).await;
+    let result = download(command, store.as_ref(), &credentials.words(), directory, &partial).await;
     let result = result.and_then(|()| {
         let action = format!("rename {partial}");
         directory.rename(&partial, &command.to).map_err(|source| FetchError::Disk { action, source })
@@ -114,9 +154,19 @@ pub async fn fetch(command: &Fetch, store: &dyn ObjectStore, directory: &dyn Dir
     Ok(Fetched::Complete)
 }
 
+fn mounted(path: &str, read: impl FnOnce(&str) -> io::Result<Credentials>) -> Result<Credentials, FetchError> {
+    let credentials = read(path).map_err(|source| FetchError::Credentials { path: path.to_owned(), source })?;
+    // Never the platform's own credentials in the place of a Secret that was asked for.
+    match credentials.0.as_ref().is_some_and(|data| !data.is_empty()) {
+        true => Ok(credentials),
+        false => Err(FetchError::NoCredentials { path: path.to_owned() }),
+    }
+}
+
 async fn download(
     command: &Fetch,
     store: &dyn ObjectStore,
+    secrets: &SecretWords,
     directory: &dyn Directory,
     partial: &str,
 ) -> Result<(), FetchError> {
@@ -126,14 +176,15 @@ async fn download(
     };
     let key = &command.source.key;
     let path = Path::parse(key).map_err(|error| FetchError::Key { key: key.clone(), message: error.to_string() })?;
-    let object = store.get_opts(&path, GetOptions::default()).await?;
+    let said = |error: object_store::Error| FetchError::Store { message: bucket::explain(&error, secrets).1 };
+    let object = store.get_opts(&path, GetOptions::default()).await.map_err(said)?;
     if object.meta.size != command.size {
         return Err(FetchError::Size { expected: command.size, actual: object.meta.size });
     }
     let mut sink = directory.create(partial).map_err(disk)?;
     let mut checks = Checks::new(command.size);
     let mut stream = object.into_stream();
-    while let Some(chunk) = stream.try_next().await? {
+    while let Some(chunk) = stream.try_next().await.map_err(said)? {
         checks.take(&chunk)?;
         write(sink.as_mut(), &chunk).map_err(disk)?;
     }

@@ -81,16 +81,7 @@ fn install(to: &str) -> io::Result<String> {
 }
 
 async fn run_fetch(command: &Fetch, stores: &dyn Stores) -> Result<String, Failure> {
-    let credentials = match &command.credentials {
-        Some(path) => read_credentials(path)
-            .map_err(|error| Failure::other(format!("cannot read the credentials in {path}: {error}")))?,
-        None => Credentials(None),
-    };
-    let store = stores
-        .open(&command.source.bucket, &credentials)
-        .await
-        .map_err(|error| Failure::other(format!("cannot open bucket {}: {error}", command.source.bucket.bucket)))?;
-    let fetched = fetch(command, store.as_ref(), &Disk).await;
+    let fetched = fetch(command, stores, read_credentials, &Disk).await;
     let fetched = fetched.map_err(|error| Failure::other(format!("{}: {}", command.source, chain(&error))))?;
     Ok(format!("snapshot {}: {fetched:?}", command.source))
 }

@@ -21,13 +21,15 @@ use std::sync::Arc;
 use super::names::MANIFEST_SUFFIX;
 use super::snapshot::Pages;
 use crate::ports::clock::deadline;
-use crate::ports::{Clock, Credentials};
+use crate::ports::{Clock, Credentials, SecretWords};
 
 /// Most objects that one list looks at; a bucket with more beside our key is looked at in part, and nothing is lost by
 /// it but room.
 const LISTED_MAX: usize = 1_000_000;
 /// Messages of stores are cut here.
 const MESSAGE_MAX: usize = 300;
+/// Longest code of a server that is one.
+const CODE_MAX: usize = 64;
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +84,7 @@ pub struct Bucket {
     clock: Arc<dyn Clock>,
     name: String,
     stall: SignedDuration,
-    secrets: Arc<Vec<String>>,
+    secrets: Arc<SecretWords>,
 }
 
 impl Bucket {
@@ -94,7 +96,7 @@ impl Bucket {
         stall: SignedDuration,
         credentials: &Credentials,
     ) -> Self {
-        Self { store, clock, name: name.to_owned(), stall, secrets: Arc::new(secret_words(credentials)) }
+        Self { store, clock, name: name.to_owned(), stall, secrets: Arc::new(credentials.words()) }
     }
 
     /// The clock that the bucket's deadlines are measured with.
@@ -113,7 +115,7 @@ impl Bucket {
 
     /// Our words for a client's error.
     pub fn explain(&self, operation: &'static str, key: &str, error: &object_store::Error) -> StoreFailure {
-        let (trouble, message) = classify(error, &self.secrets);
+        let (trouble, message) = explain(error, &self.secrets);
         self.failure(operation, key, trouble, message)
     }
 
@@ -298,18 +300,8 @@ fn none_if_missing<T>(result: Result<T, StoreFailure>) -> Result<Option<T>, Stor
     }
 }
 
-/// Words of a Secret that must not appear anywhere: everything long enough to be a key.
-fn secret_words(credentials: &Credentials) -> Vec<String> {
-    let values = credentials.0.iter().flatten().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    let split = |value: String| {
-        let words = value.split(|c: char| c.is_whitespace() || matches!(c, '=' | '"' | ',' | ':'));
-        words.filter(|word| word.len() >= 8).map(str::to_owned).collect::<Vec<_>>()
-    };
-    values.flat_map(split).collect()
-}
-
-/// Kind and message of a client's error.
-fn classify(error: &object_store::Error, secrets: &[String]) -> (Trouble, String) {
+/// Kind of a client's error, and what may be printed of it. Nothing else may: the error itself repeats what a server said.
+pub fn explain(error: &object_store::Error, secrets: &SecretWords) -> (Trouble, String) {
     let whole = error.to_string();
     let says = |words: &[&str]| words.iter().any(|word| whole.contains(word));
     let bucket_missing =
@@ -335,7 +327,7 @@ fn classify(error: &object_store::Error, secrets: &[String]) -> (Trouble, String
     (trouble, message(trouble, error, &whole, secrets))
 }
 
-fn message(trouble: Trouble, error: &object_store::Error, whole: &str, secrets: &[String]) -> String {
+fn message(trouble: Trouble, error: &object_store::Error, whole: &str, secrets: &SecretWords) -> String {
     let words = match trouble {
         Trouble::NotFound => "there is no such object",
         Trouble::BucketMissing => "the bucket does not exist",
@@ -345,16 +337,33 @@ fn message(trouble: Trouble, error: &object_store::Error, whole: &str, secrets: 
         Trouble::Unreachable => "the store does not answer",
         Trouble::TimedOut | Trouble::Failed => "the store failed",
     };
-    let code = whole.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
-    let mut detail = match code {
-        Some(code) => code.to_owned(),
-        None => innermost(error),
-    };
-    if detail.contains('<') || secrets.iter().any(|secret| detail.contains(secret.as_str())) {
+    let mut detail = code(whole).map_or_else(|| without_body(&innermost(error)), str::to_owned);
+    if detail.contains('<') || secrets.are_in(&detail) {
         detail.clear();
     }
     let detail: String = detail.chars().filter(|c| !c.is_control()).take(MESSAGE_MAX).collect();
     if detail.is_empty() { words.to_owned() } else { format!("{words} ({detail})") }
+}
+
+/// The server's own word for the failure: a code of S3, OSS and ABS, a reason of GCS, an error of OAuth. One word, or it
+/// is none.
+fn code(whole: &str) -> Option<&str> {
+    let ends = [("<Code>", "<"), ("\"reason\": \"", "\""), ("\"reason\":\"", "\""), ("\"error\":\"", "\"")];
+    ends.iter().find_map(|(before, after)| {
+        let (word, _) = whole.split_once(before)?.1.split_once(after)?;
+        let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        (!word.is_empty() && word.len() <= CODE_MAX && is_word(word)).then_some(word)
+    })
+}
+
+/// A client's words up to where it begins to repeat the body of an answer, whatever form that has.
+fn without_body(said: &str) -> String {
+    for (before, is_status) in [("non-2xx status code: ", true), ("returned error response", false)] {
+        let Some((head, rest)) = said.split_once(before) else { continue };
+        let status = if is_status { rest.split(':').next().unwrap_or_default().trim_end() } else { "" };
+        return format!("{head}{before}{status}");
+    }
+    said.to_owned()
 }
 
 fn innermost(error: &object_store::Error) -> String {
@@ -377,14 +386,33 @@ mod tests {
     fn what_a_server_repeats_of_our_credentials_goes_no_further() {
         let body = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code>\
                     <AWSAccessKeyId>AKIAEXAMPLEKEY</AWSAccessKeyId></Error>";
-        let (trouble, message) = classify(&generic(body), &[]);
+        let (trouble, message) = explain(&generic(body), &SecretWords::default());
         assert_eq!(trouble, Trouble::CredentialsRefused);
         assert_eq!(message, "the store refused the credentials (SignatureDoesNotMatch)");
 
         let file = b"[default]\naws_secret_access_key = s3cr3t-example-value\n".to_vec();
-        let secrets = secret_words(&Credentials(Some([("credentials".to_owned(), file)].into())));
-        let (_, message) = classify(&generic("cannot use s3cr3t-example-value here"), &secrets);
+        let secrets = Credentials(Some([("credentials".to_owned(), file)].into())).words();
+        let (_, message) = explain(&generic("cannot use s3cr3t-example-value here"), &secrets);
         assert_eq!(message, "the store failed");
+    }
+
+    /// Whatever the body is: a proxy's text, JSON, XML of another kind.
+    #[test]
+    fn no_part_of_a_body_is_repeated_but_a_code() {
+        let status = "Error performing GET in 3ms - Server returned non-2xx status code: 403 Forbidden: ";
+        for (body, detail) in [
+            ("token MARKER is not valid", "403 Forbidden"),
+            ("token MARKER: <not valid>", "403 Forbidden"),
+            (r#"{"error": {"message": "MARKER", "errors": [{"reason": "forbidden"}]}}"#, "(forbidden)"),
+            (r#"{"error":"invalid_grant","error_description":"MARKER"}"#, "(invalid_grant)"),
+            ("<Error><Code>Sent MARKER</Code></Error>", "403 Forbidden"),
+        ] {
+            let (trouble, message) = explain(&generic(&format!("{status}{body}")), &SecretWords::default());
+            assert_eq!(trouble, Trouble::CredentialsRefused, "{body}");
+            assert!(message.contains(detail) && !message.contains("MARKER"), "{message}");
+        }
+        let (_, message) = explain(&generic("Server returned error response: MARKER"), &SecretWords::default());
+        assert!(!message.contains("MARKER"), "{message}");
     }
 
     #[test]
@@ -394,7 +422,7 @@ mod tests {
             ("error trying to connect: dns error", Trouble::Unreachable),
             ("500 Internal Server Error", Trouble::Failed),
         ] {
-            assert_eq!(classify(&generic(text), &[]).0, expected, "{text}");
+            assert_eq!(explain(&generic(text), &SecretWords::default()).0, expected, "{text}");
         }
     }
 }

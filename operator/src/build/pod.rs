@@ -291,7 +291,8 @@ fn volumes(desired: &Desired, start: &MemberStart<'_>) -> Vec<Volume> {
         volumes.push(secret(OPERATOR_TLS_VOLUME, &client.operator_secret));
     }
     if let Some(credentials) = start.restore.and_then(|restore| restore.source.bucket.secret.as_ref()) {
-        volumes.push(secret(CREDENTIALS_VOLUME, credentials));
+        // Needed once, and mounted for as long as the pod lives: a node that restarts must not miss it.
+        volumes.push(optional(secret(CREDENTIALS_VOLUME, credentials)));
     }
     volumes
 }
@@ -306,6 +307,13 @@ fn secret(name: &str, secret: &str) -> Volume {
         secret: Some(SecretVolumeSource { secret_name: Some(secret.to_owned()), ..SecretVolumeSource::default() }),
         ..Volume::default()
     }
+}
+
+fn optional(mut volume: Volume) -> Volume {
+    if let Some(secret) = &mut volume.secret {
+        secret.optional = Some(true);
+    }
+    volume
 }
 
 fn mount(volume: &str, path: &str) -> VolumeMount {

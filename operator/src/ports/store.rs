@@ -19,6 +19,32 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
+impl Credentials {
+    /// Words of the Secret that must not appear anywhere: everything long enough to be a key.
+    pub fn words(&self) -> SecretWords {
+        let values = self.0.iter().flatten().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+        let split = |value: String| {
+            let words = value.split(|c: char| c.is_whitespace() || matches!(c, '=' | '"' | ',' | ':'));
+            words.filter(|word| word.len() >= SECRET_LENGTH_MIN).map(str::to_owned).collect::<Vec<_>>()
+        };
+        SecretWords(values.flat_map(split).collect())
+    }
+}
+
+/// Shorter words of a Secret (`default`, `region`) are no keys.
+const SECRET_LENGTH_MIN: usize = 8;
+
+/// What must never be printed of [`Credentials`].
+#[derive(Clone, Default)]
+pub struct SecretWords(Vec<String>);
+
+impl SecretWords {
+    /// Whether this text tells one of them.
+    pub fn are_in(&self, text: &str) -> bool {
+        self.0.iter().any(|word| text.contains(word.as_str()))
+    }
+}
+
 /// Why a bucket could not be opened. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {

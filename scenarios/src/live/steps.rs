@@ -143,6 +143,7 @@ impl Run {
                 let count = self.keys.compare(&self.world, cluster, at.as_deref()).await?;
                 return Ok(format!("all {count} keys are there with their values, and no others"));
             }
+            Step::RebootNodes { .. } => bail!("nodes are rebooted in the model only"),
             Step::Kill { cluster, who } => {
                 let members = self.choose(cluster, *who).await?;
                 members.iter().try_for_each(|member| self.signal(member, Signal::SIGKILL))?;
@@ -521,6 +522,7 @@ pub fn sentence(step: &Step) -> String {
         Step::DestroyData { cluster, who: whom } => format!("destroy the data of {}", who(whom, cluster)),
         Step::DeletePod { cluster, who: whom } => format!("delete the pod of {}", who(whom, cluster)),
         Step::LoseCluster { cluster } => format!("lose every pod and every volume of {cluster}"),
+        Step::RebootNodes { during } => format!("reboot every node; they are down for {during}"),
         Step::KillOperator => "kill the operator".to_owned(),
         Step::StopOperator => "ask the operator to stop".to_owned(),
         Step::StartOperator => "start the operator".to_owned(),

@@ -7,6 +7,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use super::super::directory::fake::Memory;
 use super::*;
 use crate::model::{BucketLocation, ObjectLocation, StorageKind};
+use std::sync::Arc;
 
 const TO: &str = "/v/restore/snapshot.db";
 const PARTIAL: &str = "/v/restore/snapshot.db.partial";
@@ -40,15 +41,39 @@ fn command(verified: &[u8]) -> Fetch {
     }
 }
 
+/// Opens the store that there is.
+struct One(Arc<InMemory>);
+
+#[async_trait::async_trait]
+impl Stores for One {
+    async fn open(&self, _: &BucketLocation, _: &Credentials) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Neither a store nor a Secret is there any more.
+struct Gone;
+
+#[async_trait::async_trait]
+impl Stores for Gone {
+    async fn open(&self, _: &BucketLocation, _: &Credentials) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        Err(StoreError::Location { field: "endpoint".to_owned(), message: "gone".to_owned() })
+    }
+}
+
+fn none_mounted(_: &str) -> io::Result<Credentials> {
+    Ok(Credentials(Some([].into())))
+}
+
 /// Fetches what was verified as `verified` from a store that holds `stored` under its key.
 fn run(verified: &[u8], stored: Option<&[u8]>, directory: &Memory) -> Result<Fetched, FetchError> {
-    let store = InMemory::new();
+    let store = Arc::new(InMemory::new());
     let command = command(verified);
     if let Some(stored) = stored {
         let path = Path::parse(&command.source.key).unwrap();
         block_on(store.put(&path, PutPayload::from(stored.to_vec()))).unwrap();
     }
-    block_on(fetch(&command, &store, directory))
+    block_on(fetch(&command, &One(store), none_mounted, directory))
 }
 
 #[test]
@@ -65,6 +90,27 @@ fn a_good_snapshot_arrives_byte_for_byte_and_is_not_fetched_twice() {
 fn nothing_is_fetched_for_a_data_directory_that_is_complete() {
     let directory = Memory::with(&["/v/data/member/wal/0.wal"]);
     assert_eq!(run(&snapshot(1), None, &directory).unwrap(), Fetched::Already);
+}
+
+/// A pod that was restored once has `fetch` before it at each start: the Secret may be rotated or gone by then, and the
+/// backup too.
+#[test]
+fn neither_the_secret_nor_the_store_is_needed_once_the_data_is_there() {
+    let command = Fetch { credentials: Some("/secret".to_owned()), ..command(&snapshot(1)) };
+    let unreadable = |_: &str| Err(io::ErrorKind::NotFound.into());
+    let with_log = Memory::with(&["/v/data/member/wal/0.wal"]);
+    assert_eq!(block_on(fetch(&command, &Gone, unreadable, &with_log)).unwrap(), Fetched::Already);
+    let with_file = Memory::default();
+    with_file.put(TO, &snapshot(1));
+    assert_eq!(block_on(fetch(&command, &Gone, unreadable, &with_file)).unwrap(), Fetched::Already);
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_said_and_the_platforms_credentials_do_not_take_its_place() {
+    let command = Fetch { credentials: Some("/secret".to_owned()), ..command(&snapshot(1)) };
+    let store = One(Arc::new(InMemory::new()));
+    let error = block_on(fetch(&command, &store, none_mounted, &Memory::default())).unwrap_err();
+    assert!(matches!(&error, FetchError::NoCredentials { path } if path == "/secret"), "{error}");
 }
 
 #[test]

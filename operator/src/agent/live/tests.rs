@@ -1,6 +1,9 @@
 //! The file system behind the port, in a directory of its own.
 
 use super::*;
+use crate::adapters::dial::Dialer;
+use crate::adapters::object_store::ObjectStores;
+use crate::model::{BucketLocation, ObjectLocation, StorageKind};
 
 /// A directory that goes with the test.
 struct Scratch(String);
@@ -64,6 +67,63 @@ fn credentials_are_the_files_of_a_secret_volume() {
     std::os::unix::fs::symlink("..data/accessKeyID", format!("{}/accessKeyID", scratch.0)).unwrap();
     let credentials = read_credentials(&scratch.0).unwrap();
     assert_eq!(credentials.0, Some(BTreeMap::from([("accessKeyID".to_owned(), b"id".to_vec())])));
+}
+
+/// What fetches a snapshot of one page onto this volume, from a store at this endpoint.
+fn fetch_command(scratch: &Scratch, endpoint: &str) -> Fetch {
+    let bucket = BucketLocation {
+        storage: StorageKind::S3,
+        bucket: "bucket".to_owned(),
+        endpoint: Some(endpoint.to_owned()),
+        force_path_style: true,
+        secret: None,
+    };
+    Fetch {
+        source: ObjectLocation { bucket, key: "key".to_owned() },
+        credentials: Some(format!("{}/credentials", scratch.0)),
+        size: 544,
+        sha256: String::new(),
+        to: format!("{}/restore/snapshot.db", scratch.0),
+        data_dir: format!("{}/data", scratch.0),
+    }
+}
+
+#[tokio::test]
+async fn a_restored_member_starts_again_when_the_secret_of_the_store_is_gone() {
+    let scratch = Scratch::new("secret-gone");
+    fs::create_dir_all(format!("{}/credentials", scratch.0)).unwrap();
+    fs::create_dir_all(format!("{}/data/member/wal", scratch.0)).unwrap();
+    fs::write(format!("{}/data/member/wal/0.wal", scratch.0), "log").unwrap();
+    let stores = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
+    let said = run_fetch(&fetch_command(&scratch, "http://127.0.0.1:1"), &stores).await;
+    let said = said.unwrap_or_else(|failure| panic!("{}", failure.message));
+    assert!(said.ends_with("Already"), "{said}");
+}
+
+/// Servers repeat access keys, signatures and session tokens in the bodies of their errors.
+#[tokio::test]
+async fn what_a_store_repeats_of_the_credentials_is_not_printed() {
+    let scratch = Scratch::new("refused");
+    fs::create_dir_all(format!("{}/credentials", scratch.0)).unwrap();
+    let file = "[default]\naws_access_key_id = AKIAEXAMPLE\naws_secret_access_key = s3cr3t-example\n";
+    fs::write(format!("{}/credentials/credentials", scratch.0), file).unwrap();
+    for body in ["signature MARKER of AKIAEXAMPLE", "<Error><Code>AccessDenied</Code><Token>MARKER</Token></Error>"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
+            while asked.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let length = body.len();
+            write!(stream, "HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+                .unwrap();
+        });
+        let stores = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
+        let failure = run_fetch(&fetch_command(&scratch, &endpoint), &stores).await.unwrap_err();
+        server.join().unwrap();
+        assert!(failure.message.contains("the store refused the credentials"), "{}", failure.message);
+        assert!(!failure.message.contains("MARKER") && !failure.message.contains("AKIA"), "{}", failure.message);
+    }
 }
 
 #[test]
