@@ -134,10 +134,12 @@ fn lean(mut object: Object) -> Object {
                     ..Container::default()
                 };
                 let containers = spec.containers.iter().map(named).collect();
+                let init_containers = spec.init_containers.as_ref().map(|all| all.iter().map(named).collect());
                 let volumes: Vec<_> = spec.volumes.iter().flatten().filter_map(claim_or_secret).collect();
                 *spec = PodSpec {
                     node_name: spec.node_name.take(),
                     containers,
+                    init_containers,
                     volumes: (!volumes.is_empty()).then_some(volumes),
                     ..PodSpec::default()
                 };

@@ -77,6 +77,8 @@ pub struct PodObserved {
     pub first_started_at: Option<Timestamp>,
     /// Image of the etcd container in the spec.
     pub image: String,
+    /// Image of the init container that brings our agent; none on pods of the archived operator.
+    pub agent_image: Option<String>,
     /// Hash of the template that it was made from (annotation), without image and start-up flags.
     pub template_hash: Option<String>,
     /// The agent refused to start etcd because its directory is empty although data is expected: the data is lost.
@@ -89,6 +91,14 @@ pub struct PodObserved {
     pub tls: Tls,
     /// Why it does not run, in Kubernetes' words (waiting reason and message, or the unschedulable message).
     pub why_not_running: Option<String>,
+}
+
+impl PodObserved {
+    /// Whether it is one of these containers that keeps it from running.
+    pub fn is_held_up_by(&self, containers: &[&str]) -> bool {
+        let container = self.why_not_running.as_deref().and_then(|why| why.split_once(':'));
+        !self.running && container.is_some_and(|(name, _)| containers.contains(&name))
+    }
 }
 
 /// A member's volume claim.

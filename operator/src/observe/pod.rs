@@ -7,11 +7,10 @@ use kube::ResourceExt;
 use super::{is_controlled_by, label};
 use crate::agent::DATA_LOST_EXIT_CODE;
 use crate::api::labels;
-use crate::build::pod::{DATA_VOLUME, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME, SERVER_TLS_VOLUME};
+use crate::build::pod::{
+    AGENT_CONTAINER, DATA_VOLUME, ETCD_CONTAINER, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME, SERVER_TLS_VOLUME,
+};
 use crate::model::{ClientTls, PodObserved, Tls};
-
-/// Name of the container that runs etcd.
-const ETCD_CONTAINER: &str = "etcd";
 
 /// Reads a pod; `cluster_uid` is that of the EtcdCluster that should control it.
 pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
@@ -26,6 +25,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
     };
     let spec = pod.spec.as_ref();
     let image = spec.and_then(|spec| spec.containers.iter().find(|container| container.name == ETCD_CONTAINER));
+    let agent = spec.and_then(|spec| spec.init_containers.iter().flatten().find(|init| init.name == AGENT_CONTAINER));
     PodObserved {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -42,6 +42,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         running,
         first_started_at: container.and_then(first_started_at),
         image: image.and_then(|container| container.image.clone()).unwrap_or_default(),
+        agent_image: agent.and_then(|container| container.image.clone()),
         template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
         never_ran: container.is_none_or(never_ran),
@@ -172,7 +173,7 @@ mod tests {
             ], "containers": [
                 { "name": "sidecar", "image": "other:v1" },
                 { "name": "etcd", "image": "etcd:v1", "command": ["etcd"], "env": [{ "name": "A", "value": "b" }] },
-            ] },
+            ], "initContainers": [{ "name": "agent", "image": "operator:1", "command": ["a"] }] },
             "status": { "podIP": "10.0.0.1", "conditions": [{ "type": "Ready", "status": "True" }],
                 "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                     "state": { "running": { "startedAt": "2026-01-01T00:00:07Z" } } }] },
@@ -185,6 +186,7 @@ mod tests {
         assert_eq!(volumes, Some(4), "it is lean");
         assert_eq!(observe_pod(&lean, "owner"), observe_pod(&whole, "owner"));
         let observed = observe_pod(&lean, "owner");
+        assert_eq!(observed.agent_image.as_deref(), Some("operator:1"));
         let client = ClientTls { server_secret: "server".into(), operator_secret: "operator".into() };
         let tls = Tls { peer_secret: Some("peer".into()), client: Some(client) };
         assert_eq!((observed.on_claim, observed.tls), (true, tls));

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pass::Pass;
-use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership, storage};
+use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership, pods, storage};
 use crate::api::names;
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{
@@ -193,8 +193,12 @@ fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> 
 
 /// Which pods are not as the spec wants them.
 fn outdated_by(desired: &Desired) -> impl Fn(&PodObserved) -> bool + use<> {
-    let (image, template) = (desired.image(), build::template_hash(desired));
-    move |pod| pod.image != image || pod.template_hash.as_ref().is_some_and(|hash| *hash != template)
+    let (image, template, agent) = (desired.image(), build::template_hash(desired), desired.agent_image.clone());
+    move |pod| {
+        pod.image != image
+            || pod.template_hash.as_ref().is_some_and(|hash| *hash != template)
+            || pods::has_dead_agent(pod, &agent)
+    }
 }
 
 /// The spec changed before anything was seen to be formed, and a running attempt cannot follow. A new

@@ -8,6 +8,7 @@ use super::pass::Pass;
 use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
+use crate::build::pod::{ETCD_CONTAINER, RESTORE_CONTAINER};
 use crate::model::{Alarm, MemberId, Version};
 
 /// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
@@ -43,14 +44,22 @@ fn in_minutes(left: SignedDuration) -> i64 {
     (left.as_secs().max(0) + 59) / 60 * 60
 }
 
-fn is_overdue(pass: &Pass<'_>, member: &Member<'_>) -> bool {
-    patience(pass, member).is_some_and(|left| left <= SignedDuration::ZERO) && !lacks_image(member)
+fn is_overdue(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
+    patience(pass, member).is_some_and(|left| left <= SignedDuration::ZERO) && !lacks_image(members, member)
 }
 
-/// Another member would lack the same image: replacing this one cannot help, correcting the spec will.
-fn lacks_image(member: &Member<'_>) -> bool {
-    let why = member.pod.and_then(|pod| pod.why_not_running.as_deref()).unwrap_or_default();
-    ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"].iter().any(|word| why.contains(word))
+/// Another member would lack the same image of etcd: replacing this one cannot help, correcting the spec will. A member
+/// that cannot get what another one runs is on a broken node, and one that lacks our agent's image gets a newer one in
+/// its successor: those are replaced like all others.
+fn lacks_image(members: &Members<'_>, member: &Member<'_>) -> bool {
+    let Some(pod) = member.pod.filter(|pod| pod.is_held_up_by(&[ETCD_CONTAINER, RESTORE_CONTAINER])) else {
+        return false;
+    };
+    let why = pod.why_not_running.as_deref().unwrap_or_default();
+    let pulls = ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
+    let is_run =
+        || members.all.iter().filter_map(|other| other.pod).any(|other| other.running && other.image == pod.image);
+    pulls.iter().any(|word| why.contains(word)) && !is_run()
 }
 
 /// Stops everything below when no change of the list could be committed, and says what is missing.
@@ -126,7 +135,7 @@ pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     let Some(learner) = members.learners().min_by_key(|member| member.healthy) else {
         return ControlFlow::Continue(());
     };
-    if let Some(why) = why_failed(pass, learner) {
+    if let Some(why) = why_failed(pass, members, learner) {
         return remove(pass, members, safety, learner, why);
     }
     if members.voters().count() >= voters_wanted(pass, members) || members.learners().count() > 1 {
@@ -173,12 +182,12 @@ fn label_voters(pass: &mut Pass<'_>, members: &Members<'_>) {
 }
 
 /// Why a member that is not healthy has failed for good.
-fn why_failed(pass: &Pass<'_>, member: &Member<'_>) -> Option<MemberRemoval> {
+fn why_failed(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<MemberRemoval> {
     if member.healthy {
         None
     } else if member.lost.is_some() {
         Some(MemberRemoval::DataLost)
-    } else if !is_overdue(pass, member) {
+    } else if !is_overdue(pass, members, member) {
         None
     } else if member.has_started() {
         Some(MemberRemoval::Unreachable)
@@ -191,7 +200,7 @@ fn why_failed(pass: &Pass<'_>, member: &Member<'_>) -> Option<MemberRemoval> {
 ///
 /// Not while another member has yet to start: it was given the list as it is, and could not start with another.
 pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
-    let failed = members.voters().filter_map(|member| Some((why_failed(pass, member)?, member)));
+    let failed = members.voters().filter_map(|member| Some((why_failed(pass, members, member)?, member)));
     let failed = failed.min_by_key(|(why, member)| (*why != MemberRemoval::DataLost, member.name.clone()));
     if let Some((why, member)) = failed {
         let starting = members.all.iter().find(|other| !other.has_started() && other.id() != member.id());
@@ -202,7 +211,7 @@ pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     }
     for member in members.voters().filter(|member| !member.healthy) {
         let waiting = match patience(pass, member) {
-            Some(left) if !lacks_image(member) => {
+            Some(left) if !lacks_image(members, member) => {
                 Waiting::MemberReturn { member: member.name.clone(), seconds: in_minutes(left) }
             }
             _ => Waiting::MemberHealth { member: member.name.clone(), why: "its image cannot be pulled".to_owned() },

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use super::members::{Member, Members};
 use super::pass::Pass;
 use super::{PodDeletion, Step, Waiting, ownership, storage};
+use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER};
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{PodObserved, Storage};
 
@@ -92,6 +93,14 @@ fn create_volume_if_new(pass: &mut Pass<'_>, member: &Member<'_>, token: &str) {
     }
 }
 
+/// Whether a pod is held up by our own image, and would get another one if it were made now: an operator of another
+/// version made it, whose image may be gone from the registry for good. (The hash of the template leaves the agent out: as
+/// long as a pod runs, it does not matter.)
+pub(super) fn has_dead_agent(pod: &PodObserved, agent_image: &str) -> bool {
+    pod.is_held_up_by(&[AGENT_CONTAINER, FETCH_CONTAINER])
+        && pod.agent_image.as_ref().is_some_and(|image| image != agent_image)
+}
+
 /// What to do about a pod that does not run and never will as it is. It serves nobody, so no quorum rule is touched; its
 /// data must be on a volume, or not exist yet.
 fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template: &str) -> Option<Step> {
@@ -106,6 +115,9 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
     }
     // A spec that could not run was corrected: this pod must not wait for a roll-out that waits for it.
     if data_stays && pod.template_hash.as_ref().is_some_and(|hash| hash != template) {
+        return Some(delete(PodDeletion::Outdated));
+    }
+    if data_stays && has_dead_agent(pod, &pass.desired.agent_image) {
         return Some(delete(PodDeletion::Outdated));
     }
     let image = pass.desired.image();

@@ -4,6 +4,7 @@
 
 mod births;
 mod changes;
+mod images;
 mod losses;
 mod refusals;
 mod restores;

@@ -62,6 +62,8 @@ pub(crate) struct GhostPod {
     marked: bool,
     /// The image that its node has.
     pulled: Option<String>,
+    /// The agent was installed since the node came up.
+    has_agent: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +101,10 @@ pub(crate) struct World {
     pub(crate) no_room: bool,
     /// Versions whose image cannot be pulled.
     pub(crate) missing_images: BTreeSet<String>,
+    /// Images of our agent that cannot be pulled any more.
+    pub(crate) missing_agents: BTreeSet<String>,
+    /// Members on a node that can pull nothing.
+    pub(crate) no_registry: BTreeSet<String>,
     /// Pods of these templates crash at once, again and again.
     pub(crate) crashing_templates: BTreeSet<String>,
     /// Size of every member's database.
@@ -161,6 +167,8 @@ impl World {
             unplaceable: BTreeSet::new(),
             no_room: false,
             missing_images: BTreeSet::new(),
+            missing_agents: BTreeSet::new(),
+            no_registry: BTreeSet::new(),
             crashing_templates: BTreeSet::new(),
             database_bytes: 1,
             learners_lag: false,
@@ -564,6 +572,7 @@ impl World {
             running: false,
             first_started_at: None,
             image: pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).expect("an image"),
+            agent_image: pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref()?[0].image.clone()),
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
             never_ran: true,
@@ -571,7 +580,7 @@ impl World {
             tls: crate::observe::pod::tls_of(pod),
             why_not_running: None,
         };
-        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false, pulled: None };
+        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false, pulled: None, has_agent: false };
         assert!(self.pods.insert(name, pod).is_none(), "pod made twice");
     }
 
@@ -620,7 +629,11 @@ impl World {
         }
         pod.seen.running = false;
         pod.seen.ready = false;
-        if self.missing_images.contains(&version) && pod.pulled.as_ref() != Some(&version) {
+        let agent_is_missing = pod.seen.agent_image.as_ref().is_some_and(|image| self.missing_agents.contains(image));
+        let must_pull = pod.pulled.as_ref() != Some(&version);
+        if agent_is_missing && !pod.has_agent {
+            pod.seen.why_not_running = Some("agent: ErrImagePull".into());
+        } else if must_pull && (self.missing_images.contains(&version) || self.no_registry.contains(name)) {
             pod.seen.why_not_running = Some("etcd: ErrImagePull".into());
         } else if pod.seen.template_hash.as_ref().is_some_and(|hash| self.crashing_templates.contains(hash)) {
             pod.seen.never_ran = false;
@@ -633,6 +646,7 @@ impl World {
                 pod.seen.first_started_at = Some(self.now);
             }
             pod.pulled = Some(version);
+            pod.has_agent = true;
             pod.seen.never_ran = false;
             pod.seen.running = true;
             pod.seen.ready = !self.cut.contains(name);

@@ -173,11 +173,13 @@ fn a_learner_whose_image_was_missing_has_its_time_from_its_start_on() {
     world.learners_lag = true;
     world.missing_images.insert("3.6.10".into());
     world.run_passes(3);
-    world.wait(60);
+    world.wait(4);
     world.run_passes(3);
     assert!(world.status.reason.contains("ErrImagePull"), "{}", world.status.reason);
     world.missing_images.clear();
     world.run_passes(3);
+    world.wait(12);
+    world.run_passes(1);
     assert!(world.status.reason.contains("it is given up in"), "{}", world.status.reason);
     world.learners_lag = false;
     world.run();

@@ -106,6 +106,13 @@ impl World {
         }
     }
 
+    /// The node under a pod comes up with nothing but its disks: the pod starts again from its first container on.
+    pub(crate) fn reboot_under(&mut self, name: &str) {
+        let pod = self.pods.get_mut(name).expect("it runs");
+        (pod.has_agent, pod.pulled) = (false, None);
+        (pod.seen.running, pod.seen.ready) = (false, false);
+    }
+
     pub(crate) fn lose_volume(&mut self, name: &str) {
         self.volumes.remove(name);
         self.pods.remove(name);
