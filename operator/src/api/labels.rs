@@ -25,6 +25,9 @@ pub const LABEL_LINEAGE: &str = "etcd.database.coreos.com/lineage";
 /// Label with the [`Role`] of a member, on pods.
 pub const LABEL_ROLE: &str = "etcd.database.coreos.com/role";
 
+/// Label with the hash of what a pod was made from, for rules of placement that tell one template from the next.
+pub const LABEL_POD_TEMPLATE_HASH: &str = "etcd.database.coreos.com/pod-template-hash";
+
 /// Annotation with the hash of what a pod was made from: another hash, another roll-out.
 pub const ANNOTATION_POD_TEMPLATE_HASH: &str = "etcd.database.coreos.com/pod-template-hash";
 /// Annotation that says which operator looks after an object.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{
     Affinity, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource, Pod,
-    PodAffinityTerm, PodAntiAffinity, PodSpec, SecretVolumeSource, Volume, VolumeMount,
+    PodAffinityTerm, PodAntiAffinity, PodSpec, SecretVolumeSource, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use super::probe::set_probes;
 use super::{InitialState, MemberStart, metadata, template_hash};
 use crate::agent::command::{Command, Fetch, OwnName, Restore, Run};
 use crate::api::labels::{
-    ANNOTATION_ETCD_VERSION, ANNOTATION_POD_TEMPLATE_HASH, LABEL_CLUSTER, Role, is_reserved_label, member_labels,
+    ANNOTATION_ETCD_VERSION, ANNOTATION_POD_TEMPLATE_HASH, LABEL_CLUSTER, LABEL_LINEAGE, LABEL_POD_TEMPLATE_HASH, Role,
+    is_reserved_label, member_labels,
 };
 use crate::api::names::{CLIENT_PORT, PEER_PORT, peer_service_name, volume_name};
 use crate::model::{Desired, ProbeKind, RestoreTool, RestoreWanted, Storage};
@@ -88,7 +89,7 @@ pub fn member_pod(desired: &Desired, start: &MemberStart<'_>) -> Pod {
             // Kubernetes would set ETCD_..._PORT variables for Services of such names, which etcd takes for its own.
             enable_service_links: Some(false),
             node_selector: (!policy.node_selector.is_empty()).then(|| policy.node_selector.clone()),
-            affinity: affinity(desired),
+            affinity: placement(desired, start),
             tolerations: (!policy.tolerations.is_empty()).then(|| policy.tolerations.clone()),
             security_context: policy.security_context.clone(),
             ..PodSpec::default()
@@ -109,6 +110,7 @@ fn pod_labels(desired: &Desired, start: &MemberStart<'_>) -> BTreeMap<String, St
     let role = if start.voter { Role::Voter } else { Role::Learner };
     let mut labels = user_labels(desired);
     labels.extend(member_labels(&desired.identity.name, start.name, start.lineage, role));
+    labels.insert(LABEL_POD_TEMPLATE_HASH.to_owned(), template_hash(desired));
     labels
 }
 
@@ -119,23 +121,58 @@ fn pod_annotations(desired: &Desired) -> BTreeMap<String, String> {
     annotations
 }
 
-/// `affinity`, or what the deprecated `antiAffinity` stands for: no two members of this cluster on one node.
+/// `affinity`, or what the deprecated `antiAffinity` stands for: no two members of this cluster on one node. As it is in
+/// the template; a pod's own is its [`placement`].
 pub(super) fn affinity(desired: &Desired) -> Option<Affinity> {
     let policy = &desired.pod;
     if policy.affinity.is_some() || !policy.anti_affinity {
         return policy.affinity.clone();
     }
-    let members = BTreeMap::from([(LABEL_CLUSTER.to_owned(), desired.identity.name.clone())]);
-    let term = PodAffinityTerm {
-        label_selector: Some(LabelSelector { match_labels: Some(members), match_expressions: None }),
-        topology_key: "kubernetes.io/hostname".to_owned(),
-        ..PodAffinityTerm::default()
-    };
     let anti = PodAntiAffinity {
-        required_during_scheduling_ignored_during_execution: Some(vec![term]),
+        required_during_scheduling_ignored_during_execution: Some(vec![apart(all_members(desired))]),
         ..PodAntiAffinity::default()
     };
     Some(Affinity { pod_anti_affinity: Some(anti), ..Affinity::default() })
+}
+
+/// Where a pod may run. What `antiAffinity` asks for holds among the members that stay: there may be no more nodes than
+/// those, and who takes a member's place is there before it goes.
+///
+/// - A restored lineage grows beside the old one, and may share its nodes.
+/// - A new member may stand in for one whose data goes with its pod, and may share a node with those of another template.
+///   Once all are of one template, none shares with another. A pod that comes back to its data stands in for nobody.
+///
+/// Where there are nodes to spare, nobody shares.
+fn placement(desired: &Desired, start: &MemberStart<'_>) -> Option<Affinity> {
+    let affinity = affinity(desired)?;
+    if desired.pod.affinity.is_some() {
+        return Some(affinity);
+    }
+    let mut stay = all_members(desired);
+    stay.insert(LABEL_LINEAGE.to_owned(), start.lineage.to_owned());
+    let comes_back = start.expect_data && matches!(desired.storage, Storage::Volume(_));
+    if !comes_back {
+        stay.insert(LABEL_POD_TEMPLATE_HASH.to_owned(), template_hash(desired));
+    }
+    let rather = WeightedPodAffinityTerm { weight: 100, pod_affinity_term: apart(all_members(desired)) };
+    let anti = PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![apart(stay)]),
+        preferred_during_scheduling_ignored_during_execution: Some(vec![rather]),
+    };
+    Some(Affinity { pod_anti_affinity: Some(anti), ..affinity })
+}
+
+fn all_members(desired: &Desired) -> BTreeMap<String, String> {
+    BTreeMap::from([(LABEL_CLUSTER.to_owned(), desired.identity.name.clone())])
+}
+
+/// On other nodes than pods with these labels.
+fn apart(labels: BTreeMap<String, String>) -> PodAffinityTerm {
+    PodAffinityTerm {
+        label_selector: Some(LabelSelector { match_labels: Some(labels), match_expressions: None }),
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        ..PodAffinityTerm::default()
+    }
 }
 
 /// The user's environment for etcd, and the names in it that mean the same as a flag that we set. Those are left out:

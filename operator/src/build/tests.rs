@@ -83,9 +83,6 @@ fn every_field_of_the_pod_policy_takes_effect() {
     assert_eq!(pod["spec"]["nodeSelector"], json!({"disk": "ssd"}));
     assert_eq!(pod["spec"]["securityContext"], json!({"runAsUser": 1000}));
     assert_eq!(pod["spec"]["tolerations"], json!([{"key": "k", "operator": "Exists"}]));
-    let term = &pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
-    assert_eq!(term["topologyKey"], "kubernetes.io/hostname");
-    assert_eq!(term["labelSelector"]["matchLabels"], json!({"etcd_cluster": "c"}));
     for list in ["containers", "initContainers"] {
         for container in pod["spec"][list].as_array().unwrap() {
             assert_eq!(container["resources"], json!({"requests": {"cpu": "1"}}), "{container}");
@@ -100,6 +97,46 @@ fn every_field_of_the_pod_policy_takes_effect() {
     assert!(!unlimited.to_string().contains("--own-name"));
     assert_eq!(client_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2379");
     assert_eq!(peer_url(&desired, "c-a"), "http://c-a.c.ns.svc.cluster.local:2380");
+}
+
+/// What a pod must keep away from, and what it would rather.
+fn kept_apart(desired: &Desired, start: &MemberStart<'_>) -> (Value, Value) {
+    let pod = serde_json::to_value(member_pod(desired, start)).unwrap();
+    let anti = &pod["spec"]["affinity"]["podAntiAffinity"];
+    let required = &anti["requiredDuringSchedulingIgnoredDuringExecution"];
+    let preferred = &anti["preferredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!((required.as_array().unwrap().len(), preferred.as_array().unwrap().len()), (1, 1));
+    assert_eq!(required[0]["topologyKey"], "kubernetes.io/hostname");
+    let rather = &preferred[0]["podAffinityTerm"]["labelSelector"]["matchLabels"];
+    (required[0]["labelSelector"]["matchLabels"].clone(), rather.clone())
+}
+
+#[test]
+fn anti_affinity_keeps_members_apart_from_those_that_stay() {
+    let desired = with_policy(|_| ());
+    let hash = template_hash(&desired);
+    let new = json!({"etcd_cluster": "c", "etcd.database.coreos.com/lineage": "u-1",
+        "etcd.database.coreos.com/pod-template-hash": hash});
+    let back = json!({"etcd_cluster": "c", "etcd.database.coreos.com/lineage": "u-1"});
+    let rather = json!({"etcd_cluster": "c"});
+    assert_eq!(kept_apart(&desired, &start(&desired)), (new.clone(), rather.clone()), "emptyDir");
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}});
+    let on_volume = with_policy(|policy| policy["persistentVolumeClaimSpec"] = claim);
+    assert_eq!(template_hash(&on_volume), hash);
+    assert_eq!(kept_apart(&on_volume, &start(&on_volume)), (new.clone(), rather.clone()), "it is new");
+    let comes_back = MemberStart { expect_data: true, ..start(&on_volume) };
+    assert_eq!(kept_apart(&on_volume, &comes_back), (back, rather.clone()), "it comes back to its volume");
+    let pod = pod_json(&desired);
+    for (key, value) in new.as_object().unwrap() {
+        assert_eq!(pod["metadata"]["labels"][key], *value, "members of one template exclude one another");
+    }
+}
+
+/// A hash that followed the lineage, or these rules, would roll out every cluster that runs.
+#[test]
+fn the_hash_is_that_of_the_version_before() {
+    assert_eq!(template_hash(&with_policy(|_| ())), "def5b123972e3193");
+    assert_eq!(template_hash(&desired(json!({"size": 3, "version": "3.6.10"}))), "080f08815d9e955b");
 }
 
 #[test]
