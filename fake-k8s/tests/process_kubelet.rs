@@ -42,7 +42,7 @@ fn main() {
 
 fn outside() {
     let mark = format!("mark-{}", std::process::id());
-    let before = (links(), mounts());
+    let before = Machine::look();
     let own = std::env::current_exe().expect("a test has a program");
     let status = Command::new(&own).args(["--inside", "checks", &mark]).status().expect("start the driver");
     assert!(status.success(), "the checks inside failed: {status}");
@@ -54,13 +54,19 @@ fn outside() {
     let mut lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line == "running")), "the driver did not start its pod");
     assert!(!marked(&mark).is_empty(), "the pod's process is to be seen from outside");
+    let (all, inherited) = (marked(&mark), sockets("self"));
+    let inodes: BTreeSet<String> =
+        all.iter().flat_map(|line| sockets(line)).filter(|it| !inherited.contains(it)).collect();
+    assert!(!inodes.is_empty(), "the pod listens");
     driver.kill().expect("kill -9 the driver");
     driver.wait().expect("it is a child");
     assert_nothing_left(&mark, &before);
+    let still = inodes.intersection(&all_sockets()).cloned().collect::<Vec<_>>();
+    assert_eq!(still, Vec::<String>::new(), "somebody still has a socket of the pod");
     println!("ok: nothing is left after kill -9");
 }
 
-fn assert_nothing_left(mark: &str, before: &(BTreeSet<String>, BTreeSet<String>)) {
+fn assert_nothing_left(mark: &str, before: &Machine) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let left = marked(mark);
@@ -70,13 +76,42 @@ fn assert_nothing_left(mark: &str, before: &(BTreeSet<String>, BTreeSet<String>)
         assert!(Instant::now() < deadline, "processes are left: {left:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert_eq!(links().difference(&before.0).collect::<Vec<_>>(), Vec::<&String>::new(), "links are left");
-    let own = |mount: &&String| mount.contains("fake-k8s") || mount.contains("netns");
-    assert_eq!(
-        mounts().difference(&before.1).filter(own).collect::<Vec<_>>(),
-        Vec::<&String>::new(),
-        "mounts are left"
-    );
+    assert_eq!(Machine::look().since(before), Vec::<String>::new(), "something is left on the machine");
+}
+
+/// What of a sandbox could stay on the machine, processes aside: links, network namespaces, mounts, the run's folder.
+struct Machine(BTreeSet<String>);
+
+impl Machine {
+    fn look() -> Self {
+        let names = |directory: &'static str| {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.map(move |entry| format!("{directory}/{}", entry.file_name().to_string_lossy()))
+        };
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("there is /proc");
+        let points = mounts.lines().map(|line| line.split(' ').nth(4).unwrap_or_default());
+        let mounts = points.filter(|point| point.contains("fake-k8s") || point.contains("netns"));
+        let mounts = mounts.map(|point| format!("mount {point}"));
+        Self(names("/sys/class/net").chain(names("/run/netns")).chain(names("/run/fake-k8s")).chain(mounts).collect())
+    }
+
+    fn since(&self, before: &Self) -> Vec<String> {
+        self.0.difference(&before.0).cloned().collect()
+    }
+}
+
+/// The sockets of a process, as the kernel numbers them; of a line of [`marked`].
+fn sockets(line: &str) -> BTreeSet<String> {
+    let pid = line.split(' ').next().unwrap_or_default();
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.map(|link| link.to_string_lossy().into_owned()).filter(|link| link.starts_with("socket:")).collect()
+}
+
+/// Those of all processes: a port is open for as long as somebody has its socket.
+fn all_sockets() -> BTreeSet<String> {
+    let processes = fs::read_dir("/proc").expect("there is /proc").flatten();
+    processes.flat_map(|process| sockets(&process.file_name().to_string_lossy())).collect()
 }
 
 /// Processes of this machine with the mark in their command line, this one aside.
@@ -88,16 +123,6 @@ fn marked(mark: &str) -> Vec<String> {
         (pid != std::process::id() && line.contains(mark)).then(|| format!("{pid} {line}"))
     });
     lines.collect()
-}
-
-fn links() -> BTreeSet<String> {
-    let all = fs::read_dir("/sys/class/net").expect("there is /sys").flatten();
-    all.map(|link| link.file_name().to_string_lossy().into_owned()).collect()
-}
-
-fn mounts() -> BTreeSet<String> {
-    let text = fs::read_to_string("/proc/self/mountinfo").expect("there is /proc");
-    text.lines().map(|line| line.split(' ').nth(4).unwrap_or_default().to_owned()).collect()
 }
 
 // ---- the workload ----
