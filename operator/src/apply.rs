@@ -18,6 +18,11 @@ use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, Object
 /// Calls that advance a raft log at the same time: etcd writes several entries at once.
 const LOG_CALLS_AT_ONCE: usize = 16;
 
+/// Containers of a member's pod that run etcd's image.
+const OF_ETCD: &[&str] = &["etcd", "restore"];
+/// Containers of a member's pod that run ours.
+const OF_AGENT: &[&str] = &["agent", "fetch"];
+
 /// Why a step was not carried out, or is not known to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
@@ -77,9 +82,13 @@ impl Applier<'_> {
             Step::PatchImage { name, uid, resource_version, image, version } => {
                 let patch = json!({
                     "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
-                    "spec": { "containers": self.containers_with_image(step, name, image).await? },
+                    "spec": self.with_images(step, name, image, OF_ETCD).await?,
                 });
                 self.patch_pod(step, name, uid, resource_version, patch).await
+            }
+            Step::PatchAgent { name, uid, resource_version, image } => {
+                let spec = self.with_images(step, name, image, OF_AGENT).await?;
+                self.patch_pod(step, name, uid, resource_version, json!({ "spec": spec })).await
             }
             Step::LabelVoter { name, uid, resource_version } => {
                 let patch = json!({ "metadata": { "labels": { LABEL_ROLE: Role::Voter.as_str() } } });
@@ -156,25 +165,31 @@ impl Applier<'_> {
         patched.map(drop).map_err(|source| kubernetes_error(step, source))
     }
 
-    /// A JSON merge patch replaces lists whole, so the patch carries all containers as they are, with one image changed.
-    /// The resourceVersion of the step makes sure that they still are so.
-    async fn containers_with_image(
+    /// A JSON merge patch replaces lists whole, so the patch carries all containers as they are, with the image of some
+    /// changed. The resourceVersion of the step makes sure that they still are so. An init container that is done keeps
+    /// no old image either: on a node that restarts it is needed again.
+    async fn with_images(
         &self,
         step: &Step,
         name: &str,
         image: &str,
+        changed: &[&str],
     ) -> Result<serde_json::Value, ApplyError> {
         let pod = self.ports.kubernetes.get(Kind::Pod, &self.key(name)).await;
         let pod = pod.map_err(|source| kubernetes_error(step, source))?.ok_or_else(|| {
             kubernetes_error(step, KubernetesError::NotFound { message: format!("pod {name} is gone") })
         })?;
-        let mut containers = pod.to_json()["spec"]["containers"].take();
-        for container in containers.as_array_mut().into_iter().flatten() {
-            if container["name"] == "etcd" {
+        let (mut pod, mut spec) = (pod.to_json(), json!({}));
+        for list in ["containers", "initContainers"] {
+            let mut containers = pod["spec"][list].take();
+            let Some(all) = containers.as_array_mut() else { continue };
+            let is_changed = |container: &serde_json::Value| changed.iter().any(|name| container["name"] == **name);
+            for container in all.iter_mut().filter(|container| is_changed(container)) {
                 container["image"] = image.into();
             }
+            spec[list] = containers;
         }
-        Ok(containers)
+        Ok(spec)
     }
 
     /// Access to the endpoints, once their member list has been seen to be the one that was planned against.

@@ -21,6 +21,7 @@ pub fn describe(step: &Step) -> String {
             format!("delete PersistentVolumeClaim {name} ({})", volume_deletion(*why))
         }
         Step::PatchImage { name, image, .. } => format!("give pod {name} image {image}"),
+        Step::PatchAgent { name, image, .. } => format!("give pod {name} agent {image}"),
         Step::LabelVoter { name, .. } => format!("label pod {name} as voter"),
         Step::AddMember { name, learner: true, .. } => format!("add member {name} as learner"),
         Step::AddMember { name, learner: false, .. } => format!("add member {name}"),
@@ -86,6 +87,7 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
             },
         ),
         Step::PatchImage { name, version, .. } => ("MemberUpgraded", format!("Member {name} upgraded to {version}")),
+        Step::PatchAgent { name, image, .. } => ("PodUpdated", format!("Pod {name} gets the agent's image {image}")),
         Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
         Step::Disarm { member, alarm, .. } => {
             ("AlarmDisarmed", format!("Alarm {alarm} of {member} disarmed: it is no member any more"))

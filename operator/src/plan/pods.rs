@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::members::{Member, Members};
 use super::pass::Pass;
 use super::{PodDeletion, Step, Waiting, ownership, storage};
-use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER};
+use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER, RESTORE_CONTAINER};
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{PodObserved, Storage};
 
@@ -117,8 +117,19 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
     if data_stays && pod.template_hash.as_ref().is_some_and(|hash| hash != template) {
         return Some(delete(PodDeletion::Outdated));
     }
-    if data_stays && has_dead_agent(pod, &pass.desired.agent_image) {
+    let agent = &pass.desired.agent_image;
+    // What a restored member began with is behind it: made anew, its pod has no such containers.
+    let began = &[FETCH_CONTAINER, RESTORE_CONTAINER];
+    if data_stays && (has_dead_agent(pod, agent) || pod.is_held_up_by(began)) {
         return Some(delete(PodDeletion::Outdated));
+    }
+    if has_dead_agent(pod, agent) {
+        return Some(Step::PatchAgent {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+            image: agent.clone(),
+        });
     }
     let image = pass.desired.image();
     (!pass.version_refused && pod.image != image).then(|| Step::PatchImage {

@@ -98,6 +98,18 @@ pub enum Step {
         /// Goes into the `etcd.version` annotation.
         version: Version,
     },
+    /// Gives a pod that does not run the image of this operator for its agent: its data goes with it, so that it cannot be
+    /// made anew.
+    PatchAgent {
+        /// Pod name.
+        name: String,
+        /// uid precondition.
+        uid: String,
+        /// resourceVersion precondition.
+        resource_version: String,
+        /// The image.
+        image: String,
+    },
     /// Lets the client Service select a member that has its vote.
     LabelVoter {
         /// Pod name.
@@ -188,6 +200,7 @@ impl Step {
             Self::DeletePod { .. }
             | Self::DeleteVolume { .. }
             | Self::PatchImage { .. }
+            | Self::PatchAgent { .. }
             | Self::AddMember { .. }
             | Self::PromoteMember { .. }
             | Self::RemoveMember { .. }

@@ -29,6 +29,7 @@ pub(crate) fn describe(step: &Step) -> String {
         Step::DeletePod { name, why, .. } => format!("delete pod {name} ({why:?})"),
         Step::DeleteVolume { name, why, .. } => format!("delete volume {name} ({why:?})"),
         Step::PatchImage { name, version, .. } => format!("patch image of {name} to {version}"),
+        Step::PatchAgent { name, image, .. } => format!("patch agent of {name} to {image}"),
         Step::LabelVoter { name, .. } => format!("label voter {name}"),
         Step::AddMember { name, learner, .. } => format!("add {} {name}", if *learner { "learner" } else { "voter" }),
         Step::PromoteMember { name, .. } => format!("promote {name}"),

@@ -160,9 +160,11 @@ fn progressing(facts: &Facts<'_>) -> (ProgressingReason, (ConditionStatus, Strin
 
 fn reason_of_step(step: &Step) -> ProgressingReason {
     match step {
-        Step::CreateService(_) | Step::ReplaceService(_) | Step::CreateVolume(_) | Step::CreatePod(_) => {
-            ProgressingReason::Recovering
-        }
+        Step::CreateService(_)
+        | Step::ReplaceService(_)
+        | Step::CreateVolume(_)
+        | Step::CreatePod(_)
+        | Step::PatchAgent { .. } => ProgressingReason::Recovering,
         Step::DeletePod { why, .. } => match why {
             PodDeletion::Terminal => ProgressingReason::Recovering,
             PodDeletion::Outdated => ProgressingReason::RollingOut,

@@ -64,6 +64,8 @@ pub(crate) struct GhostPod {
     pulled: Option<String>,
     /// The agent was installed since the node came up.
     has_agent: bool,
+    /// The image of the container that restores, on a pod that has one.
+    restores_with: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -488,6 +490,10 @@ impl World {
                 pod.seen.image.clone_from(image);
                 pod.seen.running = false;
             }
+            Step::PatchAgent { name, image, .. } => {
+                let pod = self.pods.get_mut(name).expect("patched pods exist");
+                pod.seen.agent_image = Some(image.clone());
+            }
             Step::LabelVoter { name, .. } => {
                 self.pods.get_mut(name).expect("labelled pods exist").seen.labelled_voter = true;
             }
@@ -580,7 +586,17 @@ impl World {
             tls: crate::observe::pod::tls_of(pod),
             why_not_running: None,
         };
-        let pod = GhostPod { seen, start: Start::of(pod), data: None, marked: false, pulled: None, has_agent: false };
+        let inits = pod.spec.as_ref().and_then(|spec| spec.init_containers.clone()).unwrap_or_default();
+        let restores_with = inits.into_iter().find(|init| init.name == "restore").and_then(|init| init.image);
+        let pod = GhostPod {
+            seen,
+            start: Start::of(pod),
+            data: None,
+            marked: false,
+            pulled: None,
+            has_agent: false,
+            restores_with,
+        };
         assert!(self.pods.insert(name, pod).is_none(), "pod made twice");
     }
 
@@ -633,6 +649,8 @@ impl World {
         let must_pull = pod.pulled.as_ref() != Some(&version);
         if agent_is_missing && !pod.has_agent {
             pod.seen.why_not_running = Some("agent: ErrImagePull".into());
+        } else if pod.restores_with.as_ref().is_some_and(|image| !pod.has_agent && self.is_missing(image)) {
+            pod.seen.why_not_running = Some("restore: ErrImagePull".into());
         } else if must_pull && (self.missing_images.contains(&version) || self.no_registry.contains(name)) {
             pod.seen.why_not_running = Some("etcd: ErrImagePull".into());
         } else if pod.seen.template_hash.as_ref().is_some_and(|hash| self.crashing_templates.contains(hash)) {
@@ -652,6 +670,10 @@ impl World {
             pod.seen.ready = !self.cut.contains(name);
         }
         self.pods.insert(name.to_owned(), pod);
+    }
+
+    fn is_missing(&self, image: &str) -> bool {
+        image.rsplit_once(":v").is_some_and(|(_, version)| self.missing_images.contains(version))
     }
 
     /// What the init containers, the agent and etcd do at a start.

@@ -40,33 +40,64 @@ fn all_nodes_reboot_after_the_image_of_the_last_operator_was_purged_and_everythi
     assert_eq!(world.members(), members);
 }
 
+/// Its data goes with its pod, and with all nodes down at once nobody could stand in for anybody.
 #[test]
-fn without_a_volume_a_member_whose_agent_is_gone_is_replaced_after_its_time() {
+fn without_volumes_the_pods_get_the_new_agent_where_they_are() {
     let mut world = World::three_without_volumes();
-    let name = world.follower();
+    let members = world.members();
     upgrade_operator(&mut world);
-    world.reboot_under(&name);
+    members.iter().for_each(|name| world.reboot_under(name));
     world.go_on();
-    world.run_passes(3);
-    assert!(world.members().contains(&name) && world.pods.contains_key(&name), "its data may come back");
-    world.wait(5);
     world.run();
     check(
         &world,
         r"
-         1 [waiting for pod m1 to start: agent: ErrImagePull]
-           [member m1 does not answer; it is replaced in 300 s unless it comes back]
-         4 remove member m1 (Unreachable)
+         1 patch agent of m1 to operator:2
            [waiting for pod m1 to start: agent: ErrImagePull]
-         5 delete pod m1 (MemberRemoved)
-         6 add learner m2
-         7 create pod m2 (existing)
-           [waiting for member m2 to be healthy: it has not joined yet]
-         8 promote m2
-         9 label voter m2
+           [waiting for pod m2 to start: agent: ErrImagePull]
+           [waiting for pod m3 to start: agent: ErrImagePull]
+         2 patch agent of m2 to operator:2
+           [waiting for pod m2 to start: agent: ErrImagePull]
+           [waiting for pod m3 to start: agent: ErrImagePull]
+         3 patch agent of m3 to operator:2
+           [waiting for pod m3 to start: agent: ErrImagePull]
     ",
     );
-    assert!(!world.members().contains(&name));
+    assert_eq!(world.members(), members);
+}
+
+/// The operator itself runs that image: it is there, and the node is broken.
+#[test]
+fn a_node_that_cannot_pull_our_agent_loses_its_member_after_its_time() {
+    let mut world = World::three();
+    let name = world.follower();
+    world.missing_agents.insert("operator:1".into());
+    world.reboot_under(&name);
+    world.go_on();
+    world.run_passes(3);
+    assert!(world.members().contains(&name), "its data may come back");
+    world.wait(5);
+    world.run_passes(1);
+    world.missing_agents.clear();
+    world.run();
+    assert!(!world.members().contains(&name) && world.members().len() == 3);
+}
+
+/// A restored member's pod keeps the containers that it began with; the image of one was the version of that day.
+#[test]
+fn a_restored_member_comes_back_when_the_image_that_restored_it_is_gone() {
+    let mut world = World::formed(3, true, "3.6.9");
+    world.want_restore("r", 100);
+    world.run();
+    world.want_version("3.6.10");
+    world.run();
+    let members = world.members();
+    world.missing_images.insert("3.6.9".into());
+    members.iter().for_each(|name| world.reboot_under(name));
+    world.go_on();
+    world.run();
+    assert_eq!(world.members(), members);
+    assert!(world.pods.values().all(|pod| pod.seen.running));
 }
 
 #[test]
