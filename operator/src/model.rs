@@ -9,6 +9,7 @@ pub mod member;
 pub mod observed;
 pub mod quorum;
 pub mod version;
+pub mod warning;
 
 pub use desired::{ClientTls, ClusterIdentity, Desired, Storage, Tls};
 pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
@@ -18,3 +19,4 @@ pub use observed::{
     EtcdObserved, NOT_AUTHORISED, Observation, Observed, PodObserved, RestoreWanted, ServiceObserved, VolumeObserved,
 };
 pub use version::{ProbeKind, RestoreTool, Version};
+pub use warning::SpecWarning;

@@ -23,7 +23,7 @@ mod storage;
 mod version;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use jiff::{SignedDuration, Timestamp};
 use std::ops::ControlFlow;

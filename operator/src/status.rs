@@ -246,3 +246,6 @@ fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, String> {
         restored_from: lineage.restored_from.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::api::restore::RestoreRunPhase;
 use crate::api::{EtcdCluster, EtcdRestore, labels, names};
 use crate::build::pod::shadowed_env;
 use crate::model::{
-    ClientTls, ClusterIdentity, Desired, ObjectLocation, RestoreWanted, Revision, Storage, Tls, Version,
+    ClientTls, ClusterIdentity, Desired, ObjectLocation, RestoreWanted, Revision, SpecWarning, Storage, Tls, Version,
 };
 use crate::plan::Unsafe;
 
@@ -87,9 +87,8 @@ pub fn validate(
         restore: restore.and_then(|restore| restore_wanted(cluster, restore)),
         warnings: findings.warnings,
     };
-    for name in shadowed_env(&desired) {
-        desired.warnings.push(format!("`spec.pod.etcdEnv`: `{name}` has no effect, the operator sets it by a flag"));
-    }
+    let ignored = shadowed_env(&desired);
+    desired.warnings.extend(ignored.into_iter().map(|name| SpecWarning::EnvironmentIgnored { name }));
     Ok(desired)
 }
 
@@ -97,7 +96,7 @@ pub fn validate(
 #[derive(Default)]
 struct Findings {
     wrong: Vec<Unsafe>,
-    warnings: Vec<String>,
+    warnings: Vec<SpecWarning>,
 }
 
 impl Findings {
@@ -105,8 +104,8 @@ impl Findings {
         self.wrong.push(Unsafe::Spec { message });
     }
 
-    fn warn(&mut self, message: String) {
-        self.warnings.push(message);
+    fn warn(&mut self, warning: SpecWarning) {
+        self.warnings.push(warning);
     }
 }
 
@@ -114,7 +113,7 @@ fn validate_size(size: i32, findings: &mut Findings) -> usize {
     if !(1..=SIZE_MAX).contains(&size) {
         findings.wrong(format!("`spec.size` must be 1 to {SIZE_MAX}, and is {size}"));
     } else if size % 2 == 0 {
-        findings.warn(format!("`spec.size` {size} is even: it tolerates no more failures than {}", size - 1));
+        findings.warn(SpecWarning::EvenSize { size });
     }
     usize::try_from(size).unwrap_or_default()
 }
@@ -122,18 +121,13 @@ fn validate_size(size: i32, findings: &mut Findings) -> usize {
 fn validate_version(text: &str, findings: &mut Findings) -> Version {
     let default = || VERSION_DEFAULT.parse().expect("the default is a version");
     if text.trim_start_matches('v').is_empty() {
-        findings.warn(format!(
-            "`spec.version` is not set: the archived operator's default {VERSION_DEFAULT} is used, which is no longer \
-             maintained; set it"
-        ));
+        findings.warn(SpecWarning::VersionNotSet { default: default() });
         return default();
     }
     match text.parse::<Version>() {
         Ok(version) => {
             if version == default() {
-                findings.warn(format!(
-                    "`spec.version` {version} is the archived operator's default and no longer maintained"
-                ));
+                findings.warn(SpecWarning::VersionUnmaintained { version: version.clone() });
             }
             version
         }
@@ -171,9 +165,9 @@ fn validate_pod(pod: &PodPolicy, findings: &mut Findings) {
     }
     if pod.anti_affinity {
         findings.warn(if pod.affinity.is_some() {
-            "`spec.pod.antiAffinity` has no effect beside `spec.pod.affinity`".to_owned()
+            SpecWarning::AntiAffinityIgnored
         } else {
-            "`spec.pod.antiAffinity` is deprecated: use `spec.pod.affinity`".to_owned()
+            SpecWarning::AntiAffinityDeprecated
         });
     }
 }

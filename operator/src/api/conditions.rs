@@ -216,7 +216,8 @@ use reason::{
     AvailableReason, BackupHealthyReason, BackupReadyReason, BackupReconcilingReason, BackupStalledReason,
     BackupSucceededReason, CertificatesValidReason, DegradedReason, LegacyConflictReason, MembersHealthyReason,
     PausedReason, ProgressingReason, QuorumAtRiskReason, ReadyReason, RestoreReadyReason, RestoreReconcilingReason,
-    RestoreStalledReason, RestoreSucceededReason, StalledReason, StorageHealthyReason, UpgradingReason,
+    RestoreStalledReason, RestoreSucceededReason, SpecWarningsReason, StalledReason, StorageHealthyReason,
+    UpgradingReason,
 };
 
 condition_types! {
@@ -246,6 +247,8 @@ condition_types! {
         BackupHealthy(BackupHealthyReason),
         /// The archived operator is alive beside this one.
         LegacyConflict(LegacyConflictReason),
+        /// The spec says something that its user may not mean. It keeps nothing from being done.
+        SpecWarnings(SpecWarningsReason),
         /// kstatus: on the way to what is wanted.
         Reconciling(ProgressingReason),
         /// kstatus: cannot go on without a person.

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 
-use super::{RestoreWanted, Version};
+use super::{RestoreWanted, SpecWarning, Version};
 use crate::api::cluster::PodPolicy;
 
 /// Which EtcdCluster this is. The uid tells it from an earlier one of the same name.
@@ -89,8 +89,8 @@ pub struct Desired {
     pub replace_after: SignedDuration,
     /// A verified snapshot that the user wants this cluster restored from.
     pub restore: Option<RestoreWanted>,
-    /// What is accepted but deserves a word in status: an old default version, an even size.
-    pub warnings: Vec<String>,
+    /// What is accepted and deserves a word in status: an old default version, an even size.
+    pub warnings: Vec<SpecWarning>,
 }
 
 impl Desired {

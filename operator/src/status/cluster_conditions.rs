@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use super::{Facts, bounded};
 use crate::api::conditions::reason::{
     AvailableReason, BackupHealthyReason, CertificatesValidReason, DegradedReason, LegacyConflictReason,
-    MembersHealthyReason, PausedReason, ProgressingReason, QuorumAtRiskReason, ReadyReason, StalledReason,
-    StorageHealthyReason, UpgradingReason,
+    MembersHealthyReason, PausedReason, ProgressingReason, QuorumAtRiskReason, ReadyReason, SpecWarningsReason,
+    StalledReason, StorageHealthyReason, UpgradingReason,
 };
 use crate::api::conditions::{self, ClusterCondition, Condition, ConditionStatus};
-use crate::model::{Alarm, MemberId, Storage};
+use crate::model::{Alarm, MemberId, SpecWarning, Storage};
 use crate::plan::{MemberRemoval, PodDeletion, Step, Unsafe, Waiting};
 
 /// A condition as it shall be: type and reason, status, message.
@@ -32,6 +32,7 @@ pub(super) fn set_all(list: &mut Vec<Condition>, facts: &Facts<'_>, generation: 
         certificates_valid(facts),
         (ClusterCondition::BackupHealthy(BackupHealthyReason::Unobserved), ConditionStatus::Unknown, String::new()),
         legacy_conflict(facts),
+        spec_warnings(facts),
         (ClusterCondition::Reconciling(progressing), under_way.0, under_way.1),
         stalled(facts),
     ];
@@ -347,6 +348,29 @@ fn legacy_conflict(facts: &Facts<'_>) -> Verdict {
         None => (LegacyConflictReason::NoConflict, ConditionStatus::False, String::new()),
     };
     (ClusterCondition::LegacyConflict(reason), status, message)
+}
+
+/// True when the spec says something that its user may not mean.
+fn spec_warnings(facts: &Facts<'_>) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::SpecWarnings(reason), status, message);
+    let Some(desired) = facts.desired else {
+        return is(SpecWarningsReason::InvalidSpec, ConditionStatus::Unknown, String::new());
+    };
+    let Some(first) = desired.warnings.first() else {
+        return is(SpecWarningsReason::NoWarnings, ConditionStatus::False, String::new());
+    };
+    let reason = match first {
+        SpecWarning::EvenSize { .. } => SpecWarningsReason::EvenSize,
+        SpecWarning::VersionNotSet { .. } | SpecWarning::VersionUnmaintained { .. } => {
+            SpecWarningsReason::VersionUnmaintained
+        }
+        SpecWarning::AntiAffinityDeprecated => SpecWarningsReason::DeprecatedField,
+        SpecWarning::AntiAffinityIgnored | SpecWarning::EnvironmentIgnored { .. } => {
+            SpecWarningsReason::FieldWithoutEffect
+        }
+    };
+    let words = desired.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    is(reason, ConditionStatus::True, words.join("; "))
 }
 
 /// True when only a person can get it going again.

@@ -10,8 +10,9 @@ use crate::recorder::News;
 /// From one list of conditions to the next. Two of one reason are one.
 pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
     let mut all: Vec<News> = Vec::new();
-    for type_ in ["Stalled", "Available", "CertificatesValid", "StorageHealthy"] {
-        let Some(now) = find(after, type_).filter(|_| turned(before, after, type_)) else { continue };
+    for type_ in ["Stalled", "Available", "CertificatesValid", "StorageHealthy", SPEC_WARNINGS] {
+        let is_new = turned(before, after, type_) || type_ == SPEC_WARNINGS && reworded(before, after, type_);
+        let Some(now) = find(after, type_).filter(|_| is_new) else { continue };
         if let Some(news) = of_condition(find(before, type_), now)
             && all.iter().all(|told| told.reason != news.reason)
         {
@@ -19,6 +20,14 @@ pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
         }
     }
     all
+}
+
+/// The one condition whose words are told anew: they only change with the spec.
+const SPEC_WARNINGS: &str = "SpecWarnings";
+
+fn reworded(before: &[Condition], after: &[Condition], type_: &str) -> bool {
+    let message = |conditions| find(conditions, type_).map(|condition| condition.message.as_str());
+    message(before) != message(after)
 }
 
 fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
@@ -32,6 +41,9 @@ fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
     let message = &now.message;
     if now.type_ == "Stalled" && now.status == yes {
         return Some(News::warning(stalled_reason(&now.reason), message));
+    }
+    if now.type_ == SPEC_WARNINGS && now.status == yes {
+        return Some(News::warning("SpecWarning", message));
     }
     if is(quorum_lost, no) {
         return Some(News::warning("QuorumLost", message));
@@ -69,7 +81,7 @@ fn stalled_reason(reason: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::conditions::reason::StalledReason;
+    use crate::api::conditions::reason::{SpecWarningsReason, StalledReason};
     use crate::api::conditions::{initial, set};
     use jiff::Timestamp;
 
@@ -128,6 +140,21 @@ mod tests {
         }
         let going = with(&new, ClusterCondition::Stalled(StalledReason::NotStalled), false.into(), "");
         assert_eq!(told(&new, &going), []);
+    }
+
+    #[test]
+    fn a_warning_about_the_spec_is_told_when_it_comes_and_when_its_words_change() {
+        let new = initial::<ClusterCondition>(None, NOW);
+        let silent = with(&new, ClusterCondition::SpecWarnings(SpecWarningsReason::NoWarnings), false.into(), "");
+        let even = ClusterCondition::SpecWarnings(SpecWarningsReason::EvenSize);
+        let four = with(&silent, even, true.into(), "4 is even");
+        let both = with(&silent, even, true.into(), "4 is even; `antiAffinity` is deprecated");
+        assert_eq!(told(&new, &silent), []);
+        assert_eq!(told(&silent, &four), [(true, "SpecWarning")]);
+        assert_eq!(told(&four, &four), []);
+        assert_eq!(told(&four, &both), [(true, "SpecWarning")]);
+        assert_eq!(news(&four, &both)[0].message, "4 is even; `antiAffinity` is deprecated");
+        assert_eq!(told(&both, &silent), []);
     }
 
     #[test]

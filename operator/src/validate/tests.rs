@@ -35,7 +35,7 @@ fn the_example_of_the_contract_gets_its_defaults() {
     assert_eq!((desired.storage, desired.tls, desired.restore), (Storage::EmptyDir, Tls::default(), None));
     assert_eq!(desired.identity, ClusterIdentity { namespace: "ns".into(), name: "c".into(), uid: "u".into() });
     assert_eq!((desired.agent_image.as_str(), desired.cluster_domain.as_str()), ("operator:1", ""));
-    assert_eq!(desired.warnings, Vec::<String>::new());
+    assert_eq!(desired.warnings, []);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn versions_are_trimmed_and_the_old_default_is_kept_with_a_word() {
     for spec in [json!({"size": 1}), json!({"size": 1, "version": "3.2.13"}), json!({"size": 1, "version": ""})] {
         let desired = desired(spec);
         assert_eq!(desired.version, Version::new(3, 2, 13));
-        assert!(desired.warnings[0].contains("`spec.version`"), "{:?}", desired.warnings);
+        assert!(desired.warnings[0].to_string().contains("`spec.version`"), "{:?}", desired.warnings);
     }
 }
 
@@ -69,7 +69,7 @@ fn even_sizes_deprecated_and_shadowed_settings_are_warned_of() {
     }))
     .warnings;
     assert_eq!(
-        warnings,
+        warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
             "`spec.size` 4 is even: it tolerates no more failures than 3",
             "`spec.pod.antiAffinity` is deprecated: use `spec.pod.affinity`",

@@ -263,6 +263,24 @@ reasons! {
 }
 
 reasons! {
+    /// Reasons of `SpecWarnings`: that of the first warning, whose words the message has with all others.
+    SpecWarningsReason {
+        /// Nothing in the spec deserves a word.
+        NoWarnings,
+        /// An even number of members tolerates no more failures than one less.
+        EvenSize,
+        /// The version is the archived operator's default, which nobody maintains.
+        VersionUnmaintained,
+        /// A field that another one has taken the place of.
+        DeprecatedField,
+        /// A field that has no effect beside something else.
+        FieldWithoutEffect,
+        /// The spec cannot be used; `Stalled` says why.
+        InvalidSpec,
+    }
+}
+
+reasons! {
     /// Reasons of `Ready` of an EtcdBackup.
     BackupReadyReason {
         /// The backup is complete in the store.
