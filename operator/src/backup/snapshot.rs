@@ -25,6 +25,8 @@ const ELEMENT: u64 = 16;
 /// The meta page's content up to its checksum, and with it.
 const META_CHECKED: usize = 56;
 const META: usize = 64;
+/// So many bytes of the first page tell what the file is: [`database_size`].
+pub const HEAD: usize = PAGE_HEADER as usize + META;
 const FLAG_BRANCH: u16 = 0x01;
 const FLAG_LEAF: u16 = 0x02;
 const FLAG_META: u16 = 0x04;
@@ -64,6 +66,23 @@ pub enum FormatError {
         /// What is wrong.
         why: &'static str,
     },
+}
+
+/// What the first [`HEAD`] bytes of a file, or as many as there are, say of the database: its size, which is exactly
+/// that of a snapshot without its trailing hash. `None` while they do not tell: there are too few, or they are damaged.
+///
+/// # Errors
+/// When no etcd database begins so.
+pub fn database_size(head: &[u8]) -> Result<Option<u64>, FormatError> {
+    let page_and_magic = PAGE_HEADER as usize + size_of::<u32>();
+    let mut database = vec![0; page_and_magic];
+    database[8..10].copy_from_slice(&FLAG_META.to_le_bytes());
+    database[PAGE_HEADER as usize..].copy_from_slice(&MAGIC.to_le_bytes());
+    let compared = head.len().min(page_and_magic);
+    if head[..compared] != database[..compared] {
+        return Err(FormatError::Foreign { why: "it does not begin as a bbolt file" });
+    }
+    Ok(Meta::parse(head).ok().and_then(|meta| meta.high_water.checked_mul(meta.page_size)))
 }
 
 /// Why there is no revision.

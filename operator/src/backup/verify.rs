@@ -1,7 +1,8 @@
 //! Is it the snapshot, whole and as etcd sent it? Asked while it flows to the store, and asked of the store afterwards.
 //!
 //! etcd ends a snapshot stream with 32 bytes of sha256 over the database, in every version from 3.2 to 3.7; as the
-//! database consists of pages, a snapshot's size leaves 32 when divided by 512. A stream without them was cut.
+//! database consists of pages, a snapshot's size leaves 32 when divided by 512. A stream without them was cut, unless it
+//! does not begin as a database does: then it is something else, whatever its size.
 
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
@@ -24,6 +25,12 @@ const READ_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 /// Why a stream is no whole snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntegrityError {
+    /// It does not begin as an etcd database.
+    #[error("not an etcd snapshot: its {size} bytes do not begin as a bbolt file")]
+    Foreign {
+        /// Bytes that came.
+        size: u64,
+    },
     /// It ends before, or in the middle of, etcd's trailing hash.
     #[error("the snapshot is truncated: {size} bytes are no database with a trailing sha256")]
     Truncated {
@@ -51,6 +58,7 @@ pub struct Checked {
 #[derive(Clone, Default)]
 pub struct Integrity {
     hash: Sha256,
+    head: Vec<u8>,
     tail: Vec<u8>,
     size: u64,
 }
@@ -59,6 +67,8 @@ impl Integrity {
     /// The next bytes.
     pub fn update(&mut self, chunk: &[u8]) {
         self.size += chunk.len() as u64;
+        let missing = (snapshot::HEAD - self.head.len()).min(chunk.len());
+        self.head.extend_from_slice(&chunk[..missing]);
         if chunk.len() >= TRAILER {
             let (body, tail) = chunk.split_at(chunk.len() - TRAILER);
             self.hash.update(&self.tail);
@@ -90,13 +100,14 @@ impl Integrity {
     /// # Errors
     /// When it is no whole snapshot.
     pub fn finish(self) -> Result<Checked, IntegrityError> {
-        if self.size <= TRAILER as u64 || self.size % UNIT != TRAILER as u64 {
-            return Err(IntegrityError::Truncated { size: self.size });
+        let size = self.size;
+        let whole = size > TRAILER as u64 && size % UNIT == TRAILER as u64;
+        if whole && self.hash.clone().finalize().as_slice() == self.tail.as_slice() {
+            return Ok(Checked { size, sha256: self.sha256() });
         }
-        if self.hash.clone().finalize().as_slice() != self.tail.as_slice() {
-            return Err(IntegrityError::Mismatch { size: self.size });
-        }
-        Ok(Checked { size: self.size, sha256: self.sha256() })
+        let database = snapshot::database_size(&self.head).map_err(|_| IntegrityError::Foreign { size })?;
+        let cut = database.is_some_and(|database| database.saturating_add(TRAILER as u64) > size);
+        Err(if !whole || cut { IntegrityError::Truncated { size } } else { IntegrityError::Mismatch { size } })
     }
 }
 
@@ -254,8 +265,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn snapshot(database: &[u8]) -> Vec<u8> {
-        [database, Sha256::digest(database).as_slice()].concat()
+    /// A database of so many pages of 512 bytes, all of one byte but for the first 20, and its hash.
+    fn snapshot(pages: usize, byte: u8) -> Vec<u8> {
+        let mut database = vec![byte; pages * 512];
+        database[..20].copy_from_slice(b"\0\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\xed\xda\x0c\xed");
+        [database.as_slice(), Sha256::digest(&database).as_slice()].concat()
     }
 
     fn verdict(bytes: &[u8], chunk: usize) -> Result<Checked, IntegrityError> {
@@ -266,23 +280,49 @@ mod tests {
 
     #[test]
     fn a_stream_without_its_trailing_hash_is_truncated() {
-        let whole = snapshot(&[7; 1024]);
-        for length in [0, 31, 32, 512, 1024, 1055] {
+        let whole = snapshot(2, 7);
+        for length in [0, 7, 15, 19, 31, 32, 512, 1024, 1055] {
             assert!(matches!(verdict(&whole[..length], 100), Err(IntegrityError::Truncated { .. })), "{length}");
         }
-        assert!(matches!(verdict(&whole[512..], 100), Err(IntegrityError::Mismatch { size: 544 })));
+        assert!(matches!(verdict(&whole[..544], 100), Err(IntegrityError::Mismatch { size: 544 })));
+    }
+
+    /// 32 bytes behind whole pages look like a hash; the first page knows how many pages there are.
+    #[test]
+    fn a_database_that_was_cut_between_two_pages_is_truncated() {
+        let whole = crate::backup::tests::snapshot(42);
+        for length in [4096 + 32, 8192 + 32, whole.len() - 4096, whole.len() - 512] {
+            let cut = Err(IntegrityError::Truncated { size: length as u64 });
+            assert_eq!(verdict(&whole[..length], 1000), cut, "{length} of {}", whole.len());
+        }
+        let mut flipped = whole.clone();
+        flipped[9000] ^= 1;
+        assert_eq!(verdict(&flipped, 1000), Err(IntegrityError::Mismatch { size: whole.len() as u64 }));
+    }
+
+    #[test]
+    fn what_does_not_begin_as_a_database_is_foreign_whatever_its_size() {
+        for length in [1, 5, 32, 33, 100, 544, 4096, 4096 + 32, 100_000] {
+            let verdict = verdict(&vec![b'x'; length], 100);
+            assert_eq!(verdict, Err(IntegrityError::Foreign { size: length as u64 }));
+        }
+        let mut other_magic = snapshot(9, 7);
+        other_magic[19] ^= 1;
+        assert!(matches!(verdict(&other_magic, 7), Err(IntegrityError::Foreign { .. })));
     }
 
     proptest! {
         #[test]
         fn the_verdict_does_not_depend_on_the_chunks(pages in 1usize..6, chunk in 1usize..700, flip: prop::sample::Index) {
-            let mut bytes = snapshot(&vec![5; pages * 512]);
+            let mut bytes = snapshot(pages, 5);
             let checked = verdict(&bytes, chunk).unwrap();
             prop_assert_eq!(checked.size, bytes.len() as u64);
             prop_assert_eq!(checked.sha256, hex(&Sha256::digest(&bytes)));
             let at = flip.index(bytes.len());
             bytes[at] ^= 1;
-            prop_assert_eq!(verdict(&bytes, chunk), Err(IntegrityError::Mismatch { size: bytes.len() as u64 }));
+            let size = bytes.len() as u64;
+            let wrong = if at < 20 { IntegrityError::Foreign { size } } else { IntegrityError::Mismatch { size } };
+            prop_assert_eq!(verdict(&bytes, chunk), Err(wrong));
         }
     }
 }

@@ -42,7 +42,9 @@ impl InspectError {
             Self::Verify(VerifyError::Store(failure)) => store_reason(failure),
             Self::Verify(VerifyError::Inconsistent { .. }) => Reason::StoreFailed,
             Self::Verify(VerifyError::Missing { .. }) => Reason::SnapshotMissing,
-            Self::Verify(VerifyError::Format { .. }) => Reason::SnapshotForeign,
+            Self::Verify(
+                VerifyError::Format { .. } | VerifyError::Integrity { source: IntegrityError::Foreign { .. }, .. },
+            ) => Reason::SnapshotForeign,
             Self::Verify(VerifyError::Integrity { source: IntegrityError::Truncated { .. }, .. }) => {
                 Reason::SnapshotTruncated
             }

@@ -217,11 +217,14 @@ fn an_object_that_is_no_snapshot_fails_the_restore_and_nothing_else() {
     foreign.extend(<sha2::Sha256 as sha2::Digest>::digest(&foreign));
     let cases = [
         (None, "SnapshotMissing", "`dir/key` is not in the store"),
-        (Some(whole[..whole.len() - 4096].to_vec()), "SnapshotCorrupt", "own sha256 does not match"),
+        (Some(whole[..whole.len() - 4096].to_vec()), "SnapshotTruncated", "truncated"),
+        (Some(whole[..200].to_vec()), "SnapshotTruncated", "truncated"),
+        (Some(Vec::new()), "SnapshotTruncated", "truncated"),
         (Some(whole[..whole.len() - 100].to_vec()), "SnapshotTruncated", "truncated"),
         (Some(corrupt), "SnapshotCorrupt", "own sha256 does not match"),
         (Some(foreign), "SnapshotForeign", "not an etcd snapshot"),
-        (Some(b"hello".to_vec()), "SnapshotTruncated", "truncated"),
+        (Some(b"hello".to_vec()), "SnapshotForeign", "not an etcd snapshot"),
+        (Some(b"a text of more than one page; ".repeat(300)), "SnapshotForeign", "not an etcd snapshot"),
     ];
     for (object, reason, words) in cases {
         let bench = Bench::new();
