@@ -79,7 +79,7 @@ impl Applier<'_> {
             }
             Step::DeletePod { name, uid, .. } => self.delete(step, Kind::Pod, name, uid).await,
             Step::DeleteVolume { name, uid, .. } => self.delete(step, Kind::PersistentVolumeClaim, name, uid).await,
-            Step::PatchImage { name, uid, resource_version, image, version } => {
+            Step::PatchImage { name, uid, resource_version, image, version, .. } => {
                 let patch = json!({
                     "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
                     "spec": self.with_images(step, name, image, OF_ETCD).await?,

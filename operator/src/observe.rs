@@ -18,7 +18,7 @@ use crate::api::conditions::{self, ConditionStatus};
 use crate::api::{EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
-use crate::model::{Desired, EtcdObserved, Observed, Record, ServiceObserved, Tls, VolumeObserved};
+use crate::model::{Desired, EtcdObserved, Observed, Record, SecretTrouble, ServiceObserved, Tls, VolumeObserved};
 use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
 
 /// The Kubernetes objects around one EtcdCluster, as of one look.
@@ -195,15 +195,15 @@ fn observe_service(actual: &Service, wanted: &Service, cluster_uid: &str) -> Ser
     }
 }
 
-/// Keys of the three Secrets of static TLS (contract 1.6).
+/// Keys of the three Secrets of static TLS, as the archived operator wants them.
 const PEER_KEYS: [&str; 3] = ["peer.crt", "peer.key", "peer-ca.crt"];
 const SERVER_KEYS: [&str; 3] = ["server.crt", "server.key", "server-ca.crt"];
 const OPERATOR_KEYS: [&str; 3] = ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"];
 
 /// The Secrets that the spec names: what is wrong with each, and our own client's material.
-async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, String>, Option<EtcdTls>) {
+async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, SecretTrouble>, Option<EtcdTls>) {
     let mut missing = BTreeMap::new();
-    let mut wanted: Vec<(&String, [&str; 3])> = Vec::new();
+    let mut wanted: Vec<(&String, [&'static str; 3])> = Vec::new();
     wanted.extend(desired.tls.peer_secret.iter().map(|name| (name, PEER_KEYS)));
     if let Some(client) = &desired.tls.client {
         wanted.push((&client.server_secret, SERVER_KEYS));
@@ -214,23 +214,23 @@ async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, 
         let key = ObjectKey::new(&desired.identity.namespace, name);
         let values = match ports.kubernetes.get_typed::<Secret>(&key).await {
             Ok(Some(secret)) => secret_values(&secret, keys),
-            Ok(None) => Err("it does not exist".to_owned()),
-            Err(error) => Err(format!("it could not be read: {error}")),
+            Ok(None) => Err(SecretTrouble::Absent),
+            Err(error) => Err(SecretTrouble::Unreadable { why: error.to_string() }),
         };
         match values {
             Ok([certificate, private_key, ca]) if keys == OPERATOR_KEYS => {
                 tls = Some(EtcdTls { ca, certificate, key: private_key });
             }
             Ok(_) => {}
-            Err(why) => {
-                missing.insert(name.clone(), why);
+            Err(trouble) => {
+                missing.insert(name.clone(), trouble);
             }
         }
     }
     (missing, tls)
 }
 
-fn secret_values(secret: &Secret, keys: [&str; 3]) -> Result<[Vec<u8>; 3], String> {
+fn secret_values(secret: &Secret, keys: [&'static str; 3]) -> Result<[Vec<u8>; 3], SecretTrouble> {
     let value = |key: &str| {
         let data = secret.data.as_ref().and_then(|data| data.get(key));
         data.filter(|value| !value.0.is_empty()).map(|value| value.0.clone())
@@ -240,6 +240,6 @@ fn secret_values(secret: &Secret, keys: [&str; 3]) -> Result<[Vec<u8>; 3], Strin
     if absent.is_empty() {
         Ok(found.map(Option::unwrap_or_default))
     } else {
-        Err(format!("it lacks {}", absent.join(", ")))
+        Err(SecretTrouble::Incomplete { keys: absent })
     }
 }

@@ -1,6 +1,6 @@
 //! What a step is called: in errors and logs, and in the events that users see.
 //!
-//! Message texts of the four events that the archived operator had are kept (contract 1.7); reasons are CamelCase.
+//! The words of the four events that the archived operator had are kept; its reasons are written in CamelCase.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -86,7 +86,9 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
                 _ => format!("The dead member {name} is being replaced"),
             },
         ),
-        Step::PatchImage { name, version, .. } => ("MemberUpgraded", format!("Member {name} upgraded to {version}")),
+        Step::PatchImage { name, from, version, .. } => {
+            ("MemberUpgraded", format!("Member {name} upgraded from {from} to {version}"))
+        }
         Step::PatchAgent { name, image, .. } => ("PodUpdated", format!("Pod {name} gets the agent's image {image}")),
         Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
         Step::Disarm { member, alarm, .. } => {
@@ -112,3 +114,6 @@ fn as_what(pod: &Pod) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::desired::Tls;
 use super::{Alarm, EtcdMember, MemberId, MemberStatus, Membership, ObjectLocation, Record, Revision};
@@ -93,11 +94,37 @@ pub struct PodObserved {
     pub why_not_running: Option<String>,
 }
 
+/// What a kubelet says of a container whose image it does not get.
+const IMAGE_TROUBLES: [&str; 4] = ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
+/// What it says of one that does not start, or not for long, however often it is tried.
+const START_TROUBLES: [&str; 4] =
+    ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"];
+
 impl PodObserved {
     /// Whether it is one of these containers that keeps it from running.
     pub fn is_held_up_by(&self, containers: &[&str]) -> bool {
         let container = self.why_not_running.as_deref().and_then(|why| why.split_once(':'));
         !self.running && container.is_some_and(|(name, _)| containers.contains(&name))
+    }
+
+    /// Its image cannot be had: another pod would lack the same.
+    pub fn lacks_image(&self) -> bool {
+        self.says_one_of(&IMAGE_TROUBLES)
+    }
+
+    /// In vain the kubelet tries to start it again and again.
+    pub fn fails_to_start(&self) -> bool {
+        self.lacks_image() || self.says_one_of(&START_TROUBLES)
+    }
+
+    /// What its image is tagged as, without the leading `v`.
+    pub fn image_version(&self) -> &str {
+        self.image.rsplit_once(':').map_or("", |(_, tag)| tag.trim_start_matches('v'))
+    }
+
+    fn says_one_of(&self, words: &[&str]) -> bool {
+        let why = self.why_not_running.as_deref().unwrap_or_default();
+        words.iter().any(|word| why.contains(word))
     }
 }
 
@@ -181,6 +208,33 @@ impl EtcdObserved {
     }
 }
 
+/// Why a Secret that the spec names cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretTrouble {
+    /// There is none of this name.
+    Absent,
+    /// It lacks these keys, or they are empty.
+    Incomplete {
+        /// Their names.
+        keys: Vec<&'static str>,
+    },
+    /// It could not be read; it may be there.
+    Unreadable {
+        /// In the words of the error.
+        why: String,
+    },
+}
+
+impl fmt::Display for SecretTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => write!(f, "it does not exist"),
+            Self::Incomplete { keys } => write!(f, "it lacks {}", keys.join(", ")),
+            Self::Unreadable { why } => write!(f, "it could not be read: {why}"),
+        }
+    }
+}
+
 /// A restore that its EtcdRestore asks for and whose snapshot has been fetched and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreWanted {
@@ -213,8 +267,8 @@ pub struct Observed {
     pub peer_service: Option<ServiceObserved>,
     /// The Service `<cluster>-client`.
     pub client_service: Option<ServiceObserved>,
-    /// Secrets that the spec names: for each that is not usable, why (absent, or which key is missing).
-    pub secrets_missing: BTreeMap<String, String>,
+    /// Secrets that the spec names: for each that is not usable, why.
+    pub secrets_missing: BTreeMap<String, SecretTrouble>,
     /// The lineage of `record.lineage`.
     pub etcd: EtcdObserved,
     /// The lineage that a restore is making.

@@ -9,7 +9,7 @@ use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
 use crate::build::pod::{ETCD_CONTAINER, RESTORE_CONTAINER};
-use crate::model::{Alarm, MemberId, Version};
+use crate::model::{Alarm, MemberId, PodObserved, Version};
 
 /// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
 /// of the leader's log; this is stricter for long logs. Answers of two members are not of the same moment, so under load
@@ -44,22 +44,22 @@ fn in_minutes(left: SignedDuration) -> i64 {
     (left.as_secs().max(0) + 59) / 60 * 60
 }
 
+/// Whether a member has not answered for as long as `replaceAfter` gives it.
+pub(super) fn has_had_its_time(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    patience(pass, member).is_some_and(|left| left <= SignedDuration::ZERO)
+}
+
 fn is_overdue(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
-    patience(pass, member).is_some_and(|left| left <= SignedDuration::ZERO) && !lacks_image(members, member)
+    has_had_its_time(pass, member) && !lacks_image(members, member)
 }
 
 /// Another member would lack the same image of etcd: replacing this one cannot help, correcting the spec will. A member
 /// that cannot get what another one runs is on a broken node, and one that lacks our agent's image gets a newer one in
 /// its successor: those are replaced like all others.
 fn lacks_image(members: &Members<'_>, member: &Member<'_>) -> bool {
-    let Some(pod) = member.pod.filter(|pod| pod.is_held_up_by(&[ETCD_CONTAINER, RESTORE_CONTAINER])) else {
-        return false;
-    };
-    let why = pod.why_not_running.as_deref().unwrap_or_default();
-    let pulls = ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
-    let is_run =
-        || members.all.iter().filter_map(|other| other.pod).any(|other| other.running && other.image == pod.image);
-    pulls.iter().any(|word| why.contains(word)) && !is_run()
+    let held_up = |pod: &&PodObserved| pod.lacks_image() && pod.is_held_up_by(&[ETCD_CONTAINER, RESTORE_CONTAINER]);
+    let Some(pod) = member.pod.filter(held_up) else { return false };
+    !members.all.iter().filter_map(|other| other.pod).any(|other| other.running && other.image == pod.image)
 }
 
 /// Stops everything below when no change of the list could be committed, and says what is missing.

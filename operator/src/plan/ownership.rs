@@ -62,7 +62,7 @@ pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
 /// Secrets that the spec names and that cannot be used yet.
 pub(super) fn secrets(pass: &mut Pass<'_>) -> ControlFlow<()> {
     for (name, why) in &pass.observed.secrets_missing {
-        pass.wait(Waiting::Secret { name: name.clone(), why: why.clone() });
+        pass.wait(Waiting::Secret { name: name.clone(), why: why.to_string() });
     }
     if pass.observed.secrets_missing.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }

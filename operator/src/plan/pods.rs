@@ -137,6 +137,7 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),
         image,
+        from: pod.image_version().to_owned(),
         version: pass.desired.version.clone(),
     })
 }

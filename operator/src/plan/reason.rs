@@ -65,6 +65,15 @@ pub enum Waiting {
         /// What is missing.
         why: String,
     },
+    /// A member was changed and cannot start as it is now: the others are left as they were.
+    RollOutStopped {
+        /// Its name.
+        member: String,
+        /// Kubernetes' words.
+        why: String,
+        /// It had as long as any member has to come back: somebody must correct the spec, or what it asks for.
+        overdue: bool,
+    },
     /// A learner has not caught up yet.
     LearnerSync {
         /// Its name.
@@ -183,6 +192,9 @@ impl fmt::Display for Waiting {
                 write!(f, "waiting for the first quorum: {answering} of {seeds} members answer")
             }
             Self::MemberHealth { member, why } => write!(f, "waiting for member {member} to be healthy: {why}"),
+            Self::RollOutStopped { member, why, .. } => {
+                write!(f, "the roll-out stopped at member {member}: {why}; the others are left as they are")
+            }
             Self::SeedLost { seed, why } => {
                 write!(
                     f,

@@ -37,8 +37,8 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
         return ControlFlow::Continue(());
     }
     for member in members.all.iter().filter(|member| !is_outdated(pass, member)) {
-        if let Some(why) = why_not_well(pass, members, member) {
-            pass.wait(Waiting::MemberHealth { member: member.name.clone(), why });
+        if let Some(waiting) = why_not_next(pass, members, member) {
+            pass.wait(waiting);
             return ControlFlow::Break(());
         }
     }
@@ -62,6 +62,7 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
             uid,
             resource_version: pod.resource_version.clone(),
             image: pass.desired.image(),
+            from: pod.image_version().to_owned(),
             version: pass.desired.version.clone(),
         }
     };
@@ -69,6 +70,19 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
 }
 
 /// The gate between two members: the one that was changed is healthy, runs what it should, and has caught up.
+fn why_not_next(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<Waiting> {
+    let name = || member.name.clone();
+    if let Some(pod) = member.pod.filter(|pod| !pod.running && !member.healthy && pod.fails_to_start()) {
+        let why = pod.why_not_running.clone().unwrap_or_default();
+        return Some(Waiting::RollOutStopped {
+            member: name(),
+            why,
+            overdue: membership::has_had_its_time(pass, member),
+        });
+    }
+    why_not_well(pass, members, member).map(|why| Waiting::MemberHealth { member: name(), why })
+}
+
 fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<String> {
     let status = member.status.filter(|_| member.healthy);
     let Some(status) = status else {

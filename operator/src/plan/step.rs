@@ -95,6 +95,8 @@ pub enum Step {
         resource_version: String,
         /// The image.
         image: String,
+        /// The version of the image that it has, for the event.
+        from: String,
         /// Goes into the `etcd.version` annotation.
         version: Version,
     },

@@ -9,7 +9,7 @@ use crate::api::conditions::reason::{
     StalledReason, StorageHealthyReason, UpgradingReason,
 };
 use crate::api::conditions::{self, ClusterCondition, Condition, ConditionStatus};
-use crate::model::{Alarm, MemberId, SpecWarning, Storage};
+use crate::model::{Alarm, MemberId, SecretTrouble, SpecWarning, Storage};
 use crate::plan::{MemberRemoval, PodDeletion, Step, Unsafe, Waiting};
 
 /// A condition as it shall be: type and reason, status, message.
@@ -149,6 +149,8 @@ fn progressing(facts: &Facts<'_>) -> (ProgressingReason, (ConditionStatus, Strin
         let stalled = plan.refused.iter().any(|refused| stalled_by(refused) != StalledReason::NotStalled);
         let reason = if stalled { ProgressingReason::Stalled } else { ProgressingReason::Unsafe };
         return (reason, (ConditionStatus::False, refused(facts)));
+    } else if plan.waiting.iter().any(|waiting| matches!(waiting, Waiting::RollOutStopped { .. })) {
+        return (ProgressingReason::RollOutStopped, (ConditionStatus::False, waiting(facts)));
     } else if plan.waiting.iter().any(|waiting| matches!(waiting, Waiting::LearnerSync { .. })) {
         ProgressingReason::PromotingLearner
     } else if !plan.waiting.is_empty() {
@@ -225,10 +227,23 @@ fn upgrading(facts: &Facts<'_>) -> Verdict {
     if !facts.formed || !differs {
         return is(UpgradingReason::NotUpgrading, false, String::new());
     }
+    if let Some(why) = failed_change(facts) {
+        return is(UpgradingReason::Stopped, true, why);
+    }
     if facts.plan.steps.is_empty() && !facts.plan.waiting.is_empty() {
         return is(UpgradingReason::Waiting, true, waiting(facts));
     }
     is(UpgradingReason::MemberByMember, true, String::new())
+}
+
+/// Why a member that has the wanted image already does not start. Also where no roll-out was left to stop, because it is
+/// the last member, or the only one.
+fn failed_change(facts: &Facts<'_>) -> Option<String> {
+    let image = facts.desired?.image();
+    facts.members.all.iter().find_map(|member| {
+        let pod = member.pod.filter(|pod| pod.image == image && !pod.running && pod.fails_to_start())?;
+        Some(format!("member {}: {}", member.name, pod.why_not_running.as_deref().unwrap_or_default()))
+    })
 }
 
 fn members_healthy(facts: &Facts<'_>) -> Verdict {
@@ -331,8 +346,13 @@ fn certificates_valid(facts: &Facts<'_>) -> Verdict {
         return is(CertificatesValidReason::NotUsed, ConditionStatus::True, String::new());
     }
     match facts.observed.secrets_missing.iter().next() {
-        Some((name, why)) => {
-            is(CertificatesValidReason::SecretMissing, ConditionStatus::False, format!("Secret `{name}`: {why}"))
+        Some((name, trouble)) => {
+            let (reason, status) = match trouble {
+                SecretTrouble::Absent => (CertificatesValidReason::SecretMissing, ConditionStatus::False),
+                SecretTrouble::Incomplete { .. } => (CertificatesValidReason::SecretIncomplete, ConditionStatus::False),
+                SecretTrouble::Unreadable { .. } => (CertificatesValidReason::Unobserved, ConditionStatus::Unknown),
+            };
+            is(reason, status, format!("Secret `{name}`: {trouble}"))
         }
         None => is(
             CertificatesValidReason::Unobserved,
@@ -378,6 +398,11 @@ fn stalled(facts: &Facts<'_>) -> Verdict {
     let by = facts.plan.refused.iter().map(|refused| (stalled_by(refused), refused));
     if let Some((reason, refused)) = by.into_iter().find(|(reason, _)| *reason != StalledReason::NotStalled) {
         return (ClusterCondition::Stalled(reason), ConditionStatus::True, refused.to_string());
+    }
+    let is_overdue = |waiting: &&Waiting| matches!(waiting, Waiting::RollOutStopped { overdue: true, .. });
+    if let Some(stopped) = facts.plan.waiting.iter().find(is_overdue) {
+        let kind = ClusterCondition::Stalled(StalledReason::RollOutStopped);
+        return (kind, ConditionStatus::True, stopped.to_string());
     }
     if let Some(lock) = &facts.observed.legacy_alive {
         let kind = ClusterCondition::Stalled(StalledReason::LegacyOperatorAlive);

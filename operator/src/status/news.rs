@@ -57,7 +57,9 @@ fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
             born.then(|| News::normal("ClusterFormed", message))
         };
     }
-    if is(ClusterCondition::CertificatesValid(CertificatesValidReason::SecretMissing), no) {
+    if is(ClusterCondition::CertificatesValid(CertificatesValidReason::SecretMissing), no)
+        || is(ClusterCondition::CertificatesValid(CertificatesValidReason::SecretIncomplete), no)
+    {
         return Some(News::warning("WaitingForSecret", message));
     }
     is(ClusterCondition::StorageHealthy(StorageHealthyReason::NoSpace), no).then(|| News::warning("NoSpace", message))
@@ -65,11 +67,12 @@ fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
 
 /// The reason of the condition as the event's, whose set is closed too.
 fn stalled_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 8] = [
+    const KNOWN: [&str; 9] = [
         "QuorumLost",
         "DataLost",
         "DataCorrupt",
         "VersionRefused",
+        "RollOutStopped",
         "OwnershipConflict",
         "StatusLost",
         "InvalidSpec",
@@ -123,16 +126,7 @@ mod tests {
     #[test]
     fn what_only_a_person_can_mend_is_a_warning_under_its_own_reason() {
         let new = initial::<ClusterCondition>(None, NOW);
-        for reason in [
-            StalledReason::QuorumLost,
-            StalledReason::DataLost,
-            StalledReason::DataCorrupt,
-            StalledReason::VersionRefused,
-            StalledReason::OwnershipConflict,
-            StalledReason::StatusLost,
-            StalledReason::InvalidSpec,
-            StalledReason::LegacyOperatorAlive,
-        ] {
+        for reason in StalledReason::ALL.iter().filter(|reason| **reason != StalledReason::NotStalled).copied() {
             let kind = ClusterCondition::Stalled(reason);
             let stalled = with(&new, kind, true.into(), "why");
             assert_eq!(told(&new, &stalled), [(true, kind.reason())], "a known reason is not called Stalled");
@@ -155,6 +149,17 @@ mod tests {
         assert_eq!(told(&four, &both), [(true, "SpecWarning")]);
         assert_eq!(news(&four, &both)[0].message, "4 is even; `antiAffinity` is deprecated");
         assert_eq!(told(&both, &silent), []);
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_or_incomplete_is_told_and_one_that_cannot_be_read_is_not() {
+        let new = initial::<ClusterCondition>(None, NOW);
+        for reason in [CertificatesValidReason::SecretMissing, CertificatesValidReason::SecretIncomplete] {
+            let waits = with(&new, ClusterCondition::CertificatesValid(reason), false.into(), "Secret `s`");
+            assert_eq!(told(&new, &waits), [(true, "WaitingForSecret")]);
+        }
+        let kind = ClusterCondition::CertificatesValid(CertificatesValidReason::Unobserved);
+        assert_eq!(told(&new, &with(&new, kind, ConditionStatus::Unknown, "Secret `s`")), []);
     }
 
     #[test]

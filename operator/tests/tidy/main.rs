@@ -8,6 +8,7 @@ mod crates;
 mod imports;
 mod links;
 mod purity;
+mod reasons;
 mod sources;
 mod text;
 
@@ -66,6 +67,12 @@ fn every_rust_file_says_first_what_it_is() {
 fn no_file_is_too_long_or_called_by_nothing() {
     check(is_rust, text::too_long);
     check(is_rust, text::named_by_nothing);
+}
+
+#[test]
+fn every_reason_of_a_condition_is_produced_somewhere() {
+    let sources = sources();
+    check(|path| path == reasons::DECLARED_IN, |declared| reasons::never_produced(declared, &sources));
 }
 
 #[test]

@@ -65,6 +65,8 @@ reasons! {
         RollingOut,
         /// The version is being changed one member at a time.
         Upgrading,
+        /// A member cannot start after it was changed; the others are left as they were.
+        RollOutStopped,
         /// What is no longer wanted is being removed.
         CleaningUp,
         /// There is work that must wait; the message says for what.
@@ -77,8 +79,6 @@ reasons! {
         Paused,
         /// It cannot go on without a person; `Stalled` says why.
         Stalled,
-        /// What is needed to tell could not be read.
-        Unobserved,
     }
 }
 
@@ -97,7 +97,8 @@ reasons! {
         DataLost,
         /// Members' data differs, and etcd could not tell whose is wrong.
         DataCorrupt,
-        /// A member failed after it was changed; the others were left as they are.
+        /// A member could not start after it was changed, for as long as one may be away; the others were left as they
+        /// were.
         RollOutStopped,
         /// An object of this name belongs to someone else.
         OwnershipConflict,
@@ -145,7 +146,7 @@ reasons! {
         MemberByMember,
         /// The next member must wait; the message says for what.
         Waiting,
-        /// A member failed after it was changed.
+        /// A member cannot start after it was changed; the message has Kubernetes' words.
         Stopped,
         /// The wanted version cannot be reached from the current one.
         Refused,
@@ -163,8 +164,6 @@ reasons! {
         MemberUnreachable,
         /// A pod of a member is missing, pending or not ready.
         MemberNotReady,
-        /// A member is far behind the leader.
-        MemberLagging,
         /// The members have no leader.
         NoLeader,
         /// A member has the alarm CORRUPT.
@@ -219,17 +218,11 @@ reasons! {
     CertificatesValidReason {
         /// The spec asks for no TLS.
         NotUsed,
-        /// All are there and in date.
-        Valid,
         /// A Secret is not there.
         SecretMissing,
-        /// A Secret lacks a key or holds what is no certificate or key.
+        /// A Secret lacks a key.
         SecretIncomplete,
-        /// A certificate expires soon.
-        Expiring,
-        /// A certificate is out of date.
-        Expired,
-        /// Secrets could not be read.
+        /// Secrets could not be read, or are there and complete: whether their certificates are in date is not checked.
         Unobserved,
     }
 }
@@ -237,15 +230,7 @@ reasons! {
 reasons! {
     /// Reasons of `BackupHealthy`.
     BackupHealthyReason {
-        /// No EtcdBackup names this cluster.
-        NoBackups,
-        /// The last backup succeeded.
-        LastBackupGood,
-        /// The last backup failed.
-        LastBackupFailed,
-        /// A backup is long due.
-        BackupOverdue,
-        /// Backups could not be read.
+        /// Whether backups of this cluster succeed is not looked at here: each EtcdBackup says it of itself.
         Unobserved,
     }
 }
@@ -257,8 +242,6 @@ reasons! {
         NoConflict,
         /// A lock of the archived operator is fresh.
         LegacyOperatorAlive,
-        /// The locks could not be read.
-        Unobserved,
     }
 }
 
@@ -293,8 +276,6 @@ reasons! {
         Waiting,
         /// The last attempt failed; `BackupSucceeded` says why.
         Failed,
-        /// It is being deleted.
-        Deleting,
     }
 }
 
@@ -357,8 +338,6 @@ reasons! {
         NotStalled,
         /// The spec asks for something that cannot be; the message names the field and what is allowed.
         InvalidSpec,
-        /// A backup that is taken once failed as often as it may.
-        AttemptsExhausted,
         /// The archived operator is alive beside this one.
         LegacyOperatorAlive,
     }
@@ -409,10 +388,6 @@ reasons! {
         SnapshotCorrupt,
         /// The object is no etcd snapshot.
         SnapshotForeign,
-        /// The new lineage did not come up; the old one was kept.
-        FormationFailed,
-        /// Another restore of the same cluster took its place.
-        Superseded,
     }
 }
 
@@ -429,8 +404,6 @@ reasons! {
         Switching,
         /// Something that it needs is missing.
         Waiting,
-        /// What was started is being taken away; the old lineage stays.
-        RollingBack,
     }
 }
 
@@ -443,10 +416,6 @@ reasons! {
         InvalidSpec,
         /// The object cannot be restored from.
         SnapshotUnusable,
-        /// The new lineage did not come up; the old one was kept.
-        FormationFailed,
-        /// The EtcdCluster cannot go on without a person.
-        ClusterStalled,
         /// The archived operator is alive beside this one.
         LegacyOperatorAlive,
     }

@@ -17,8 +17,8 @@ use crate::build;
 use crate::model::quorum::quorum;
 use crate::model::{
     Alarm, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
-    Observation, Observed, PodObserved, RaftTerm, Record, Revision, ServiceObserved, Storage, Tls, Version,
-    VolumeObserved,
+    Observation, Observed, PodObserved, RaftTerm, Record, Revision, SecretTrouble, ServiceObserved, Storage, Tls,
+    Version, VolumeObserved,
 };
 use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, plan};
 use crate::status;
@@ -120,7 +120,7 @@ pub(crate) struct World {
     /// The operator reaches no member.
     pub(crate) operator_cut: bool,
     pub(crate) legacy_alive: Option<String>,
-    pub(crate) secrets_missing: BTreeMap<String, String>,
+    pub(crate) secrets_missing: BTreeMap<String, SecretTrouble>,
     pub(crate) now: Timestamp,
     serial: u64,
     pub(crate) transcript: String,
@@ -153,6 +153,22 @@ pub(crate) fn desired(size: usize, volumes: bool, version: &str) -> Desired {
 fn is_member_name(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() == 12 && name.bytes().skip(2).all(letter)
+}
+
+/// Members named `m1`, `m2` ... in the order of their first appearance.
+pub(crate) fn with_short_names(text: &str) -> String {
+    let mut short_text = text.to_owned();
+    let mut seen = BTreeMap::new();
+    for (at, _) in text.match_indices("c-") {
+        let name = &text[at..(at + 12).min(text.len())];
+        if is_member_name(name) && !seen.contains_key(name) {
+            seen.insert(name.to_owned(), format!("m{}", seen.len() + 1));
+        }
+    }
+    for (name, short) in seen {
+        short_text = short_text.replace(&name, &short);
+    }
+    short_text
 }
 
 impl World {
@@ -366,18 +382,7 @@ impl World {
 
     /// The transcript with members named in the order of their first appearance.
     pub(crate) fn readable(&self) -> String {
-        let mut text = self.transcript.clone();
-        let mut seen = BTreeMap::new();
-        for (at, _) in self.transcript.match_indices("c-") {
-            let name = &self.transcript[at..(at + 12).min(self.transcript.len())];
-            if is_member_name(name) && !seen.contains_key(name) {
-                seen.insert(name.to_owned(), format!("m{}", seen.len() + 1));
-            }
-        }
-        for (name, short) in seen {
-            text = text.replace(&name, &short);
-        }
-        text
+        with_short_names(&self.transcript)
     }
 
     fn check_whole(&self, planned: &Plan) {

@@ -27,7 +27,7 @@ fn reasons_to_touch_nothing_are_said() {
     world.legacy_alive = Some("etcd-operator".into());
     world.run_passes(1);
     world.legacy_alive = None;
-    world.secrets_missing.insert("tls".into(), "it does not exist".into());
+    world.secrets_missing.insert("tls".into(), crate::model::SecretTrouble::Absent);
     world.run_passes(1);
     world.secrets_missing.clear();
     world.services.get_mut("c-client").unwrap().ours = false;

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::check;
+use crate::api::conditions::{ConditionStatus, find};
 use crate::plan::tests::world::World;
 
 #[test]
@@ -90,8 +91,19 @@ fn a_version_that_cannot_be_pulled_stops_at_the_first_member_and_can_be_undone()
     world.missing_images.insert("3.6.99".into());
     world.want_version("3.6.99");
     world.run_passes(4);
+    let words = "etcd: ErrImagePull";
+    let says = |world: &World, type_: &str| {
+        let condition = find(&world.status.conditions, type_).expect("it is always there").clone();
+        assert!(condition.status == ConditionStatus::False && type_ == "Stalled" || condition.message.contains(words));
+        (condition.status.as_str(), condition.reason)
+    };
+    assert_eq!(says(&world, "Upgrading"), ("True", "Stopped".to_owned()));
+    assert_eq!(says(&world, "Progressing"), ("False", "RollOutStopped".to_owned()));
+    assert_eq!(says(&world, "Stalled"), ("False", "NotStalled".to_owned()), "the image may still appear");
+    assert_eq!(world.status.target_version, "3.6.99");
     world.wait(10);
     world.run_passes(2);
+    assert_eq!(says(&world, "Stalled"), ("True", "RollOutStopped".to_owned()));
     world.say("undone");
     world.want_version("3.6.9");
     world.run();
@@ -101,7 +113,7 @@ fn a_version_that_cannot_be_pulled_stops_at_the_first_member_and_can_be_undone()
          1 patch image of m1 to 3.6.99
          2 [waiting for pod m1 to start: etcd: ErrImagePull]
            [waiting for member m1 to be healthy: its image cannot be pulled]
-           [waiting for member m1 to be healthy: it was changed and does not serve; the others are left as they are]
+           [the roll-out stopped at member m1: etcd: ErrImagePull; the others are left as they are]
         -- undone
          7 patch image of m1 to 3.6.9
            [waiting for pod m1 to start: etcd: ErrImagePull]
@@ -130,4 +142,20 @@ fn a_forbidden_version_is_refused_before_anything_is_touched() {
     ",
     );
     assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.5.20"));
+}
+
+/// The only member of a cluster leaves no roll-out to stop, and no quorum either.
+#[test]
+fn the_only_member_whose_version_cannot_be_pulled_says_so() {
+    let mut world = World::formed(1, true, "3.6.9");
+    world.missing_images.insert("3.6.99".into());
+    world.want_version("3.6.99");
+    world.run_passes(4);
+    let upgrading = find(&world.status.conditions, "Upgrading").expect("it is always there");
+    assert_eq!((upgrading.status.as_str(), upgrading.reason.as_str()), ("True", "Stopped"));
+    assert!(upgrading.message.ends_with(": etcd: ErrImagePull"), "{}", upgrading.message);
+    world.want_version("3.6.9");
+    world.run();
+    let upgrading = find(&world.status.conditions, "Upgrading").expect("it is always there");
+    assert_eq!((upgrading.status.as_str(), upgrading.reason.as_str()), ("False", "NotUpgrading"));
 }
