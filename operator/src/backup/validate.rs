@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_of_zero_or_less_is_the_default_and_any_other_is_taken() {
+        for (seconds, stall) in [(-1, 60), (0, 60), (1, 1), (7200, 7200)] {
+            let spec = format!(
+                "{{etcdEndpoints: [a], storageType: S3, s3: {{path: b/k}}, backupPolicy: {{timeoutInSecond: {seconds}}}}}"
+            );
+            assert_eq!(validate(&backup(&spec)).unwrap().stall, SignedDuration::from_secs(stall), "{seconds}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_used_is_named_with_what_is_allowed() {
         assert_eq!(
             faults("{etcdEndpoints: [], storageType: S3, s3: {path: bucket}}"),

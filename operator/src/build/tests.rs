@@ -302,9 +302,9 @@ fn every_object_is_controlled_by_its_etcdcluster() {
     }
 }
 
-/// The pods as a whole, to be read: operator/tests/golden. After a change that is wanted: `INSTA_UPDATE=always`.
-fn check_golden(name: &str, desired: &Desired, start: &MemberStart<'_>) {
-    let yaml = serde_saphyr::to_string(&serde_json::to_value(member_pod(desired, start)).unwrap()).unwrap();
+/// The objects as a whole, to be read: operator/tests/golden. After a change that is wanted: `INSTA_UPDATE=always`.
+fn check_golden(name: &str, object: impl serde::Serialize) {
+    let yaml = serde_saphyr::to_string(&serde_json::to_value(object).unwrap()).unwrap();
     insta::with_settings!({
         snapshot_path => "../../tests/golden", prepend_module_to_snapshot => false, omit_expression => true,
     }, { insta::assert_snapshot!(name, yaml) });
@@ -339,21 +339,48 @@ fn restore_wanted() -> RestoreWanted {
 #[test]
 fn golden_pod_of_the_contracts_example() {
     let desired = desired(json!({"size": 3, "version": "3.2.25"}));
-    check_golden("pod-3.2.25", &desired, &start(&desired));
+    check_golden("pod-3.2.25", member_pod(&desired, &start(&desired)));
 }
 
 #[test]
 fn golden_pod_on_a_volume_with_tls() {
     let desired = with_volume_and_tls("3.6.10");
     let start = MemberStart { state: InitialState::Existing, expect_data: true, ..start(&desired) };
-    check_golden("pod-3.6.10-volume-tls", &desired, &start);
+    check_golden("pod-3.6.10-volume-tls", member_pod(&desired, &start));
 }
 
 #[test]
 fn golden_pod_of_a_restored_seed() {
     let desired = desired(json!({"size": 3, "version": "3.6.10"}));
     let restore = restore_wanted();
-    check_golden("pod-restored-seed", &desired, &MemberStart { restore: Some(&restore), ..start(&desired) });
+    let start = MemberStart { restore: Some(&restore), ..start(&desired) };
+    check_golden("pod-restored-seed", member_pod(&desired, &start));
+}
+
+#[test]
+fn golden_services() {
+    let desired = desired(json!({"size": 3, "version": "3.6.10"}));
+    check_golden("service-peer", peer_service(&desired));
+    check_golden("service-client-before-it-is-formed", client_service(&desired, None));
+    check_golden("service-client", client_service(&desired, Some("u-1")));
+}
+
+#[test]
+fn golden_volume() {
+    check_golden("volume", member_volume(&with_volume_and_tls("3.6.10"), "c-a", "u-1"));
+}
+
+#[test]
+fn another_repository_is_where_the_image_and_its_tools_come_from() {
+    let mut desired = desired(json!({"size": 3, "version": "3.6.10"}));
+    desired.repository = "mirror.example:5000/team/etcd".to_owned();
+    let restore = restore_wanted();
+    let start = MemberStart { restore: Some(&restore), ..start(&desired) };
+    let pod = member_pod(&desired, &start).spec.unwrap();
+    let image = |container: &Container| container.image.clone().unwrap();
+    assert_eq!(image(&pod.containers[0]), "mirror.example:5000/team/etcd:v3.6.10");
+    let init: Vec<_> = pod.init_containers.unwrap().iter().map(image).collect();
+    assert_eq!(init, ["operator:1", "operator:1", "mirror.example:5000/team/etcd:v3.6.10"]);
 }
 
 #[test]

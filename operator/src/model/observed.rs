@@ -107,7 +107,7 @@ impl PodObserved {
         !self.running && container.is_some_and(|(name, _)| containers.contains(&name))
     }
 
-    /// Its image cannot be had: another pod would lack the same.
+    /// An image that it needs cannot be had.
     pub fn lacks_image(&self) -> bool {
         self.says_one_of(&IMAGE_TROUBLES)
     }

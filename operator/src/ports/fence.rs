@@ -193,3 +193,6 @@ impl Etcd for Fenced<dyn Etcd> {
         self.inner.snapshot(access).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -272,6 +272,40 @@ fn what_is_missing_is_waited_for_and_named() {
 }
 
 #[test]
+fn a_secret_that_appears_lets_the_restore_go_on() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.world.kubernetes.remove(Kind::Secret, &ObjectKey::new("ns", "aws"));
+    bench.pass();
+    assert_eq!(bench.why(), "SecretMissing");
+    bench.world.kubernetes.insert(
+        Kind::Secret,
+        "{apiVersion: v1, kind: Secret, metadata: {name: aws, namespace: ns}, data: {credentials: Cg==}}",
+    );
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+    bench.untouched();
+}
+
+#[test]
+fn a_store_that_does_not_let_us_in_is_named_and_tried_again() {
+    for (fault, reason, words) in [
+        (Fault::Denied, "CredentialsRefused", "the store refused the credentials"),
+        (Fault::NoBucket, "BucketMissing", "the bucket does not exist"),
+    ] {
+        let bench = Bench::new();
+        bench.world.put("dir/key", snapshot(42));
+        bench.world.store.fail(Op::Get, fault, 1);
+        assert_eq!(bench.pass(), Next::after(LOOK_AGAIN), "{fault:?}");
+        assert_eq!((bench.why().as_str(), bench.status().phase), (reason, Some(RestoreRunPhase::Verifying)));
+        assert!(bench.status().reason.contains(words), "{}", bench.status().reason);
+        bench.untouched();
+        bench.pass();
+        assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified), "{fault:?}: somebody mended it");
+    }
+}
+
+#[test]
 fn another_key_in_the_spec_is_another_look() {
     let bench = Bench::new();
     bench.pass();

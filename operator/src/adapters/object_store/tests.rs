@@ -175,6 +175,49 @@ async fn the_secret_may_say_where_abs_and_gcs_are() {
     assert!(error.contains("`storage-endpoint` must be a URL") && !error.contains("hush"), "{error}");
 }
 
+/// Nobody answers; who was to be connected to is noted.
+fn nowhere() -> (Arc<Mutex<Vec<String>>>, Dialer) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let dialer = Dialer::new(move |uri| {
+        seen.lock().expect("whole").push(uri.to_string());
+        async move { Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
+    });
+    (asked, dialer)
+}
+
+#[tokio::test]
+async fn the_cloud_of_abs_decides_the_host() {
+    for (cloud, host) in [
+        ("", "account.blob.core.windows.net"),
+        ("AzurePublicCloud", "account.blob.core.windows.net"),
+        ("AzureChinaCloud", "account.blob.core.chinacloudapi.cn"),
+        ("AzureUSGovernmentCloud", "account.blob.core.usgovcloudapi.net"),
+        ("azuregermancloud", "account.blob.core.cloudapi.de"),
+    ] {
+        let (asked, dialer) = nowhere();
+        let stores = ObjectStores::new(dialer, BTreeMap::new());
+        let keys = secret(&[("storage-account", "account"), ("storage-key", "aHVzaA=="), ("cloud", cloud)]);
+        let store = stores.open(&location(StorageKind::Abs, None), &keys).await.expect("opened");
+        store.get(&Path::from("key")).await.expect_err("nobody answers");
+        let asked = asked.lock().expect("whole");
+        assert!(asked[0].contains(&format!("//{host}")), "{cloud}: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_secret_gcs_takes_the_applications_default_credentials() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/credentials/google-application-default.json");
+    let environment = [("GOOGLE_APPLICATION_CREDENTIALS".to_owned(), file.to_owned())].into();
+    let (asked, dialer) = nowhere();
+    let stores = ObjectStores::new(dialer, environment);
+    let store = stores.open(&location(StorageKind::Gcs, None), &Credentials(None)).await.expect("opened");
+    store.get(&Path::from("key")).await.expect_err("nobody answers");
+    let asked = asked.lock().expect("whole");
+    // The file is of a person's login: its token is asked for before anything else.
+    assert!(asked.iter().all(|uri| uri.starts_with("https://accounts.google.com")), "{asked:?}");
+}
+
 #[tokio::test]
 async fn the_platforms_credentials_come_from_the_environment_that_is_given() {
     let (server, dialer) = serve().await;

@@ -397,6 +397,10 @@ pub(crate) enum Fault {
     Hang,
     /// The store cannot do that.
     Unsupported,
+    /// The store refuses the credentials.
+    Denied,
+    /// There is no such bucket.
+    NoBucket,
     /// The bytes end early.
     Truncate,
     /// One bit of them is another.
@@ -448,6 +452,12 @@ async fn under<T>(
         }
         Some(Fault::Hang) => futures::future::pending().await,
         Some(Fault::Unsupported) => Err(object_store::Error::NotSupported { source: "no preconditions".into() }),
+        Some(Fault::Denied) => {
+            Err(object_store::Error::PermissionDenied { path: String::new(), source: "AccessDenied".into() })
+        }
+        Some(Fault::NoBucket) => {
+            Err(object_store::Error::NotFound { path: String::new(), source: "<Code>NoSuchBucket</Code>".into() })
+        }
         Some(Fault::Nothing | Fault::Truncate | Fault::Flip) | None => request.await,
     }
 }
