@@ -248,7 +248,10 @@ async fn carry_out_step(
         Step::PutObject { path, content } => put_object(&mut shared.enter(), path, content),
         Step::RebootNodes { during } => {
             let millis = seconds(during)? * 1000;
-            shared.enter().inflict(Action::RebootAllNodes, millis);
+            let mut world = shared.enter();
+            world.inflict(Action::RebootAllNodes, millis);
+            // The sandboxes are gone with their containers; the disks, those of emptyDir too, are not.
+            world.runtime.clear();
             Ok(())
         }
         Step::KillOperator => {
