@@ -94,7 +94,7 @@ impl Next {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
     /// Status could not be written, or the finalizer not removed.
-    #[error("writing {key}: {source}")]
+    #[error("writing {key}")]
     Write {
         /// Which object.
         key: ObjectKey,

@@ -1,4 +1,4 @@
-//! What is counted, under the names of the archived operator (contract 1.7) and a few of our own.
+//! What is counted, under the names of the archived operator and a few of our own.
 //!
 //! The format is Prometheus' text 0.0.4, because its names are the counters' own: OpenMetrics would append `_total`.
 

@@ -16,7 +16,7 @@ use crate::observe::{self, View};
 use crate::plan::{Plan, Unsafe, plan};
 use crate::ports::{EtcdTls, FailureReason, Kind, KubernetesError, ObjectKey, Ports, Typed};
 use crate::recorder::{self, About};
-use crate::status;
+use crate::status::{self, RecordError};
 use crate::validate::{Settings, validate};
 
 /// What all passes of a process share.
@@ -46,11 +46,8 @@ pub enum ReconcileError {
     #[error("could not write the status")]
     Status(#[source] KubernetesError),
     /// The status holds something that this version does not understand; nothing is done to the cluster.
-    #[error("the status cannot be understood: {message}")]
-    Record {
-        /// What.
-        message: String,
-    },
+    #[error("the status cannot be understood")]
+    Record(#[from] RecordError),
     /// A step was not carried out.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -61,7 +58,7 @@ impl ReconcileError {
     pub const fn reason(&self) -> FailureReason {
         match self {
             Self::Read(_) => FailureReason::KubernetesRead,
-            Self::Record { .. } => FailureReason::Spec,
+            Self::Record(_) => FailureReason::Spec,
             Self::Apply(ApplyError::Fenced { .. }) => FailureReason::Conflict,
             Self::Apply(ApplyError::Etcd { source: crate::ports::EtcdError::LeaseLost, .. }) => {
                 FailureReason::LeaseLost
@@ -119,7 +116,7 @@ pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<Sign
 
 async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
     let previous = view.cluster.status.clone().unwrap_or_default();
-    let record = status::record_of(&previous).map_err(|message| ReconcileError::Record { message })?;
+    let record = status::record_of(&previous)?;
     let running = observe::running_tls(&view, &record);
     let desired = validate(&view.cluster, view.restore.as_deref(), &context.settings)
         .map(|desired| desired.as_members_run(running.as_ref()));

@@ -201,14 +201,31 @@ fn restore_status(restore: &RestoreRecord) -> RestoreProgress {
     }
 }
 
+/// What in a status this operator would not have written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// No identifier of a cluster.
+    #[error("`clusterID` {text} in status must be a hexadecimal number")]
+    ClusterId {
+        /// What is there.
+        text: String,
+    },
+    /// No attempt at a formation.
+    #[error("`attempt` {attempt} in status must be 1 or more")]
+    Attempt {
+        /// What is there.
+        attempt: i32,
+    },
+}
+
 /// The record in a status: the inverse of what [`status`] writes.
 ///
 /// # Errors
 /// When somebody has edited it into something that this operator would not write. Nothing is done then: a record that
 /// is not understood is not the same as none.
-pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, String> {
+pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, RecordError> {
     let restore = status.restore.as_ref().map(|restore| {
-        Ok::<_, String>(RestoreRecord {
+        Ok::<_, RecordError>(RestoreRecord {
             name: restore.name.clone(),
             uid: restore.uid.clone(),
             lineage: lineage_of(&restore.lineage)?,
@@ -230,14 +247,14 @@ pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, String> {
     })
 }
 
-fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, String> {
+fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, RecordError> {
     let cluster_id = lineage.cluster_id.as_ref().map(|text| {
         let id = u64::from_str_radix(text, 16);
-        id.map(ClusterId).map_err(|_| format!("`clusterID` {text} in status must be a hexadecimal number"))
+        id.map(ClusterId).map_err(|_| RecordError::ClusterId { text: text.clone() })
     });
     let attempt = u32::try_from(lineage.attempt).ok().filter(|attempt| *attempt > 0);
     Ok(Lineage {
-        attempt: attempt.ok_or_else(|| format!("`attempt` {} in status must be 1 or more", lineage.attempt))?,
+        attempt: attempt.ok_or(RecordError::Attempt { attempt: lineage.attempt })?,
         token: lineage.token.clone(),
         seeds: lineage.seeds.clone(),
         formed: lineage.formed,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::api::storage::{OSS_ENDPOINT_DEFAULT, StorageSource, StorageType};
 
-/// The four stores of the contract.
+/// The four stores that a backup can go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageKind {
     /// Amazon S3 and everything that speaks its protocol.

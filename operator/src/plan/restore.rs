@@ -6,13 +6,14 @@
 //! Confirmed. When the EtcdRestore vanishes the new lineage is dropped instead, as long as the old one can come back.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::ControlFlow;
 
 use super::members::Members;
 use super::pass::Pass;
 use super::{PodDeletion, VolumeDeletion, Waiting, formation, pods};
 use crate::model::quorum::quorum;
-use crate::model::{EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted};
+use crate::model::{ClusterId, EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Revision};
 
 /// Carries a restore on from wherever it is.
 pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -70,34 +71,65 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
             pass.record.restore = Some(record.clone());
             drop_attempts(pass, &record, PodDeletion::FormationAbandoned, VolumeDeletion::FormationAbandoned);
             formation::raise(pass, &record.lineage, Some(wanted));
-            pass.wait(Waiting::RestoredLineage { why });
+            pass.wait(Waiting::RestoredLineage { why: why.to_string() });
             let _old = care_for_serving(pass);
             ControlFlow::Break(())
         }
     }
 }
 
+/// What is missing before the old members may be stopped.
+enum NotConfirmed {
+    /// Not all of them answer.
+    Answering { answering: usize, of: usize },
+    /// They answer, and not as one cluster with a leader.
+    Leaderless,
+    /// They have the identity of the cluster that they shall take the place of.
+    OldCluster { cluster_id: ClusterId },
+    /// They serve less than the snapshot holds.
+    Behind { read: Revision, wanted: Revision },
+    /// No read went through.
+    Unread,
+}
+
+impl fmt::Display for NotConfirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answering { answering, of } => write!(f, "{answering} of {of} answer"),
+            Self::Leaderless => write!(f, "they do not follow one leader yet"),
+            Self::OldCluster { cluster_id } => write!(f, "they answer as the old cluster {cluster_id}"),
+            Self::Behind { read, wanted } => write!(f, "revision {read} was read back, the snapshot has {wanted}"),
+            Self::Unread => write!(f, "their data could not be read back yet"),
+        }
+    }
+}
+
 /// The formed lineage, once everything that Confirmed stands for was seen in this pass.
-fn confirm(pass: &Pass<'_>, lineage: &Lineage, etcd: &EtcdObserved, wanted: &RestoreWanted) -> Result<Lineage, String> {
+fn confirm(
+    pass: &Pass<'_>,
+    lineage: &Lineage,
+    etcd: &EtcdObserved,
+    wanted: &RestoreWanted,
+) -> Result<Lineage, NotConfirmed> {
     let answering = formation::answering(etcd, &lineage.seeds);
     let of = lineage.seeds.len();
-    let cluster_id = formation::formed_as(etcd, &lineage.seeds).ok_or(format!("{answering} of {of} answer"))?;
+    let cluster_id = formation::formed_as(etcd, &lineage.seeds).ok_or(NotConfirmed::Answering { answering, of })?;
     if answering < of {
-        return Err(format!("{answering} of {of} answer"));
+        return Err(NotConfirmed::Answering { answering, of });
     }
     let as_one = lineage.seeds.iter().filter_map(|seed| etcd.status(seed));
     if !as_one.into_iter().all(|status| status.cluster_id == cluster_id && status.leader.is_some()) {
-        return Err("they do not follow one leader yet".to_owned());
+        return Err(NotConfirmed::Leaderless);
     }
     if pass.record.lineage.as_ref().and_then(|old| old.cluster_id) == Some(cluster_id) {
-        return Err(format!("they answer as the old cluster {cluster_id}"));
+        return Err(NotConfirmed::OldCluster { cluster_id });
     }
     match etcd.quorum_read.known() {
         Some(revision) if *revision >= wanted.revision => {
             Ok(Lineage { formed: true, formed_at: Some(pass.now), cluster_id: Some(cluster_id), ..lineage.clone() })
         }
-        Some(revision) => Err(format!("revision {revision} was read back, the snapshot has {}", wanted.revision)),
-        None => Err("their data could not be read back yet".to_owned()),
+        Some(revision) => Err(NotConfirmed::Behind { read: *revision, wanted: wanted.revision }),
+        None => Err(NotConfirmed::Unread),
     }
 }
 

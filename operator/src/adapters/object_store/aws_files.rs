@@ -1,4 +1,4 @@
-//! The two files of the AWS tools, `credentials` and `config`, as far as a Secret of the contract holds them.
+//! The two files of the AWS tools, `credentials` and `config`, as far as a Secret for S3 holds them.
 //!
 //! Of the profile `default` only keys, session token and region are taken. What would mean asking somebody else for
 //! credentials (roles, single sign-on, processes) is refused by name, so that nobody wonders whose keys were used.
