@@ -43,7 +43,7 @@ impl fmt::Display for Violation {
 
 /// One property.
 pub trait Checker: Send {
-    /// Its name in the specification.
+    /// Its name: sim/README.md has them all.
     fn invariant(&self) -> &'static str;
 
     /// Safety unless it says otherwise.

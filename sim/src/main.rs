@@ -1,4 +1,4 @@
-//! `sim run`: seeds of the swarm, each run twice and compared.
+//! `sim --seeds N`, `sim --seed N` (or `sim run ...`): seeds of the swarm, each run twice and compared.
 //!
 //! Exit codes: 0 all held, 1 a safety property did not, 2 wrong usage, 3 a liveness property did not, 4 two runs of one
 //! seed differ, 5 all held and a corner of the world was never visited.
@@ -19,14 +19,17 @@ const NEVER_VISITED: u8 = 5;
 
 #[derive(Parser)]
 #[command(about = "Deterministic simulation of the etcd operator")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run seeds of the swarm.
+    /// Run seeds of the swarm: what is done without a command, too.
     Run(RunArgs),
     /// Print the course of a seed.
     Show {
@@ -63,7 +66,7 @@ struct RunArgs {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {
+    match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Show { seed } => {
             println!("{}", serde_json::to_string_pretty(&swarm::course(seed)).unwrap_or_default());
             ExitCode::SUCCESS
@@ -175,5 +178,29 @@ fn explain(result: &SeedResult) {
             println!("\nseed {seed}: two runs differ: {difference}");
             println!("replay: cargo run --release -p sim -- run --seed {seed}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_of(line: &[&str]) -> Option<(Option<u64>, Option<u64>)> {
+        let cli = Cli::try_parse_from([&["sim"], line].concat()).ok()?;
+        match cli.command.unwrap_or(Command::Run(cli.run)) {
+            Command::Run(args) => Some((args.seed, args.seeds)),
+            Command::Show { .. } => None,
+        }
+    }
+
+    #[test]
+    fn seeds_run_with_or_without_the_word() {
+        for word in [&[][..], &["run"]] {
+            assert_eq!(run_of(&[word, &["--seed", "7"]].concat()), Some((Some(7), None)));
+            assert_eq!(run_of(&[word, &["--seeds", "500"]].concat()), Some((None, Some(500))));
+            assert_eq!(run_of(&[word, &["--seeds", "5", "--seed", "7"]].concat()), None, "one or the other");
+            assert_eq!(run_of(word), None, "which seeds?");
+        }
+        assert!(Cli::try_parse_from(["sim", "show", "--seed", "7"]).is_ok());
     }
 }

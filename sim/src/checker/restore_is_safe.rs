@@ -2,7 +2,7 @@
 //!
 //! Looked at: deletions of running members' pods and of volume claims of a formed lineage while another lineage of the
 //! same EtcdCluster is being restored; an earlier attempt that no client was let into is not old data.
-//! NOT verified: that the snapshot was the one that the user asked for (S7, S10).
+//! NOT verified: that the snapshot was the one that the user asked for.
 
 use etcd_operator::model::ClusterId;
 
