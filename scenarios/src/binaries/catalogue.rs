@@ -62,7 +62,7 @@ const fn program(
 }
 
 /// All of it. The versions of etcd are those of the ladder that a data directory can climb, one per minor, and 3.2.25
-/// besides: the contract's own example.
+/// besides: the version of the archived operator's own example.
 pub const CATALOGUE: &[Package] = &[
     Package {
         name: "etcd",
