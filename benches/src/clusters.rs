@@ -6,7 +6,7 @@ use etcd_operator::build::{self, MemberStart};
 use etcd_operator::cache::Cache;
 use etcd_operator::model::{
     ClusterId, Desired, EtcdMember, EtcdObserved, Lineage, MemberId, MemberStatus, Membership, Observation, Observed,
-    RaftTerm, Record, Revision, ServiceObserved,
+    RaftTerm, Record, Revision, ServiceObserved, Tls,
 };
 use etcd_operator::observe::{View, observe_objects};
 use etcd_operator::ports::{Object, ObjectKey, Typed};
@@ -68,6 +68,7 @@ impl Formed {
             formed_at: now().checked_sub(SignedDuration::from_hours(1)).ok(),
             cluster_id: Some(ClusterId(7)),
             restored_from: None,
+            tls: Some(Tls::default()),
         };
         let mut objects = vec![cluster.into_object()];
         objects

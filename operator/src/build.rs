@@ -47,6 +47,11 @@ pub fn peer_url(desired: &Desired, member: &str) -> String {
     address(desired, member).peer_url(desired.tls.peer_secret.is_some())
 }
 
+/// The client URL of a member that speaks TLS, or does not, whatever is wanted.
+pub fn client_url_with(desired: &Desired, member: &str, tls: bool) -> String {
+    address(desired, member).client_url(tls)
+}
+
 /// A member's client URL.
 pub fn client_url(desired: &Desired, member: &str) -> String {
     address(desired, member).client_url(desired.tls.client.is_some())

@@ -18,7 +18,9 @@ use crate::api::conditions::{self, ConditionStatus};
 use crate::api::{EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
-use crate::model::{Desired, EtcdObserved, Observed, Record, SecretTrouble, ServiceObserved, Tls, VolumeObserved};
+use crate::model::{
+    Desired, EtcdObserved, Observed, PodObserved, Record, SecretTrouble, ServiceObserved, VolumeObserved,
+};
 use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
 
 /// The Kubernetes objects around one EtcdCluster, as of one look.
@@ -76,19 +78,6 @@ fn service_key(cluster: &ObjectKey, name: impl Fn(&str) -> String) -> ObjectKey 
     ObjectKey::new(&cluster.namespace, name(&cluster.name))
 }
 
-/// TLS that the members of the serving lineage run with, or those of an attempt, if there are any.
-pub fn running_tls(view: &View, record: &Record) -> Option<Tls> {
-    let uid = view.cluster.uid().unwrap_or_default();
-    let lineages = record.lineage.iter().chain(record.restore.as_ref().map(|restore| &restore.lineage));
-    lineages.into_iter().find_map(|lineage| {
-        let is_member = |pod: &&Arc<Pod>| {
-            is_controlled_by(&pod.metadata, &uid)
-                && label(&pod.metadata, labels::LABEL_LINEAGE).as_ref() == Some(&lineage.token)
-        };
-        view.pods.iter().find(is_member).map(|pod| pod::tls_of(pod))
-    })
-}
-
 /// What is observed without a valid spec: objects only, so that status can still tell the truth about them.
 pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: Option<String>) -> Observed {
     let uid = view.cluster.uid().unwrap_or_default();
@@ -130,13 +119,14 @@ pub async fn observe(
     let wanted = build::client_service(desired, serving);
     observed.client_service = view.client_service.as_deref().map(|actual| observe_service(actual, &wanted, uid));
 
-    let (secrets_missing, tls) = observe_secrets(ports, desired).await;
+    let of_members = desired.for_formed(observed.record.lineage.as_ref());
+    let (secrets_missing, tls) = observe_secrets(ports, &of_members).await;
     observed.secrets_missing = secrets_missing;
     if desired.deleting {
         observed.etcd = EtcdObserved::nobody_to_ask("the EtcdCluster is being deleted");
         return (observed, tls);
     }
-    if let (Some(client), None) = (&desired.tls.client, &tls) {
+    if let (Some(client), None) = (&of_members.tls.client, &tls) {
         let why = format!("Secret `{}` is needed to ask the members", client.operator_secret);
         observed.etcd = EtcdObserved::nobody_to_ask(&why);
         return (observed, tls);
@@ -146,13 +136,13 @@ pub async fn observe(
     let (etcd, etcd_restoring) = futures::join!(
         async {
             match &token {
-                Some(token) => etcd::observe_etcd(ports, desired, tls.as_ref(), &observed.pods, token).await,
+                Some(token) => ask(ports, desired, tls.as_ref(), &observed.pods, token).await,
                 None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
             }
         },
         async {
             match &restoring {
-                Some(token) => Some(etcd::observe_etcd(ports, desired, tls.as_ref(), &observed.pods, token).await),
+                Some(token) => Some(ask(ports, desired, tls.as_ref(), &observed.pods, token).await),
                 None => None,
             }
         }
@@ -160,6 +150,29 @@ pub async fn observe(
     observed.etcd = etcd;
     observed.etcd_restoring = etcd_restoring;
     (observed, tls)
+}
+
+/// Asks the members of a lineage. They may speak TLS although it is not wanted: those of a formation that has yet to follow
+/// the spec, or restored ones beside the old. Then the Secret is the one that they were started with.
+async fn ask(
+    ports: &Ports,
+    desired: &Desired,
+    tls: Option<&EtcdTls>,
+    pods: &BTreeMap<String, PodObserved>,
+    token: &str,
+) -> EtcdObserved {
+    let mut members = pods.values().filter(|pod| pod.ours && pod.lineage.as_deref() == Some(token));
+    let theirs = members.find_map(|pod| pod.tls.client.as_ref());
+    let own = match (tls, theirs) {
+        (None, Some(client)) => operator_tls(ports, desired, &client.operator_secret).await.ok(),
+        _ => None,
+    };
+    etcd::observe_etcd(ports, desired, tls.or(own.as_ref()), pods, token).await
+}
+
+async fn operator_tls(ports: &Ports, desired: &Desired, secret: &str) -> Result<EtcdTls, SecretTrouble> {
+    let [certificate, key, ca] = read_secret(ports, desired, secret, OPERATOR_KEYS).await?;
+    Ok(EtcdTls { ca, certificate, key })
 }
 
 /// Whether the EtcdCluster of this uid controls the object.
@@ -211,13 +224,7 @@ async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, 
     }
     let mut tls = None;
     for (name, keys) in wanted {
-        let key = ObjectKey::new(&desired.identity.namespace, name);
-        let values = match ports.kubernetes.get_typed::<Secret>(&key).await {
-            Ok(Some(secret)) => secret_values(&secret, keys),
-            Ok(None) => Err(SecretTrouble::Absent),
-            Err(error) => Err(SecretTrouble::Unreadable { why: error.to_string() }),
-        };
-        match values {
+        match read_secret(ports, desired, name, keys).await {
             Ok([certificate, private_key, ca]) if keys == OPERATOR_KEYS => {
                 tls = Some(EtcdTls { ca, certificate, key: private_key });
             }
@@ -228,6 +235,20 @@ async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, 
         }
     }
     (missing, tls)
+}
+
+async fn read_secret(
+    ports: &Ports,
+    desired: &Desired,
+    name: &str,
+    keys: [&'static str; 3],
+) -> Result<[Vec<u8>; 3], SecretTrouble> {
+    let key = ObjectKey::new(&desired.identity.namespace, name);
+    match ports.kubernetes.get_typed::<Secret>(&key).await {
+        Ok(Some(secret)) => secret_values(&secret, keys),
+        Ok(None) => Err(SecretTrouble::Absent),
+        Err(error) => Err(SecretTrouble::Unreadable { why: error.to_string() }),
+    }
 }
 
 fn secret_values(secret: &Secret, keys: [&'static str; 3]) -> Result<[Vec<u8>; 3], SecretTrouble> {

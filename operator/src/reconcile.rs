@@ -117,9 +117,7 @@ pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<Sign
 async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
     let previous = view.cluster.status.clone().unwrap_or_default();
     let record = status::record_of(&previous)?;
-    let running = observe::running_tls(&view, &record);
-    let desired = validate(&view.cluster, view.restore.as_deref(), &context.settings)
-        .map(|desired| desired.as_members_run(running.as_ref()));
+    let desired = validate(&view.cluster, view.restore.as_deref(), &context.settings);
     let entropy = context.ports.random.bits();
     let legacy = context.legacy_alive.clone();
     Ok(match desired {

@@ -11,12 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 use crate::api::cluster::{
-    ClusterPhase, EtcdClusterStatus, Lineage as LineageStatus, MembersStatus, RestorePhase as RestorePhaseStatus,
-    RestoreProgress, UnreachableMember,
+    ClusterPhase, EtcdClusterStatus, Lineage as LineageStatus, LineageTls, MembersStatus,
+    RestorePhase as RestorePhaseStatus, RestoreProgress, UnreachableMember,
 };
 use crate::api::{labels, names};
 use crate::model::quorum::Votes;
-use crate::model::{ClusterId, Desired, Lineage, Observed, Record, RestorePhase, RestoreRecord, Storage};
+use crate::model::{
+    ClientTls, ClusterId, Desired, Lineage, Observed, Record, RestorePhase, RestoreRecord, Storage, Tls,
+};
 use crate::plan::{Member, Members, Plan, Unsafe};
 
 /// Most reasons that `status.reason` tells; the conditions have the rest.
@@ -185,6 +187,11 @@ fn lineage_status(lineage: &Lineage) -> LineageStatus {
         cluster_id: lineage.cluster_id.map(|id| id.to_string()),
         seeds: lineage.seeds.clone(),
         restored_from: lineage.restored_from.clone(),
+        tls: lineage.tls.as_ref().map(|tls| LineageTls {
+            peer_secret: tls.peer_secret.clone(),
+            server_secret: tls.client.as_ref().map(|client| client.server_secret.clone()),
+            operator_secret: tls.client.as_ref().map(|client| client.operator_secret.clone()),
+        }),
     }
 }
 
@@ -193,6 +200,7 @@ fn restore_status(restore: &RestoreRecord) -> RestoreProgress {
         name: restore.name.clone(),
         uid: restore.uid.clone(),
         lineage: lineage_status(&restore.lineage),
+        old_voters: restore.old_voters.map(|voters| i32::try_from(voters).unwrap_or(i32::MAX)),
         phase: match restore.phase {
             RestorePhase::Starting => RestorePhaseStatus::Starting,
             RestorePhase::Confirmed => RestorePhaseStatus::Confirmed,
@@ -229,6 +237,7 @@ pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, RecordError> {
             name: restore.name.clone(),
             uid: restore.uid.clone(),
             lineage: lineage_of(&restore.lineage)?,
+            old_voters: restore.old_voters.and_then(|voters| usize::try_from(voters).ok()),
             phase: match restore.phase {
                 RestorePhaseStatus::Starting => RestorePhase::Starting,
                 RestorePhaseStatus::Confirmed => RestorePhase::Confirmed,
@@ -261,7 +270,16 @@ fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, RecordError> {
         formed_at: lineage.formed_time.as_ref().map(|time| time.0),
         cluster_id: cluster_id.transpose()?,
         restored_from: lineage.restored_from.clone(),
+        tls: lineage.tls.as_ref().map(tls_of),
     })
+}
+
+fn tls_of(tls: &LineageTls) -> Tls {
+    let client = tls.server_secret.clone().zip(tls.operator_secret.clone());
+    Tls {
+        peer_secret: tls.peer_secret.clone(),
+        client: client.map(|(server_secret, operator_secret)| ClientTls { server_secret, operator_secret }),
+    }
 }
 
 #[cfg(test)]

@@ -80,7 +80,6 @@ pub fn validate(
         pod,
         storage,
         tls,
-        tls_refused: None,
         cluster_domain,
         agent_image: settings.agent_image.clone(),
         replace_after: settings.replace_after,

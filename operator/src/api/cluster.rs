@@ -280,6 +280,24 @@ pub struct Lineage {
     /// uid of the EtcdRestore whose snapshot the members began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored_from: Option<String>,
+    /// TLS that its members run with. It can be turned neither on nor off under them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<LineageTls>,
+}
+
+/// TLS of the members of a lineage: the Secrets that they were started with. Without a Secret there is no TLS to that side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LineageTls {
+    /// Between peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_secret: Option<String>,
+    /// To clients: the servers'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_secret: Option<String>,
+    /// To clients: the operator's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_secret: Option<String>,
 }
 
 /// A restore under way: the new lineage, beside the one that still serves.
@@ -294,6 +312,9 @@ pub struct RestoreProgress {
     pub lineage: Lineage,
     /// How far it is.
     pub phase: RestorePhase,
+    /// Voters of the old lineage when the new one was confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_voters: Option<i32>,
 }
 
 /// How far a new lineage is on its way to replace the old one.

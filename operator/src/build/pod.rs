@@ -139,8 +139,9 @@ pub(super) fn affinity(desired: &Desired) -> Option<Affinity> {
 /// those, and who takes a member's place is there before it goes.
 ///
 /// - A restored lineage grows beside the old one, and may share its nodes.
-/// - A new member may stand in for one whose data goes with its pod, and may share a node with those of another template.
-///   Once all are of one template, none shares with another. A pod that comes back to its data stands in for nobody.
+/// - Without volumes a new member may stand in for one whose data goes with its pod, and may share a node with those of
+///   another template. Once all are of one template, none shares with another. On volumes a pod whose template changes comes
+///   back to its data, and must find the place that it had.
 ///
 /// Where there are nodes to spare, nobody shares.
 fn placement(desired: &Desired, start: &MemberStart<'_>) -> Option<Affinity> {
@@ -150,8 +151,7 @@ fn placement(desired: &Desired, start: &MemberStart<'_>) -> Option<Affinity> {
     }
     let mut stay = all_members(desired);
     stay.insert(LABEL_LINEAGE.to_owned(), start.lineage.to_owned());
-    let comes_back = start.expect_data && matches!(desired.storage, Storage::Volume(_));
-    if !comes_back {
+    if matches!(desired.storage, Storage::EmptyDir) {
         stay.insert(LABEL_POD_TEMPLATE_HASH.to_owned(), template_hash(desired));
     }
     let rather = WeightedPodAffinityTerm { weight: 100, pod_affinity_term: apart(all_members(desired)) };

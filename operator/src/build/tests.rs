@@ -26,7 +26,6 @@ fn desired(spec: Value) -> Desired {
             Some(claim) => Storage::Volume(Box::new(claim.clone())),
             None => Storage::EmptyDir,
         },
-        tls_refused: None,
         tls: Tls {
             peer_secret: Some(member.peer_secret).filter(|secret| !secret.is_empty()),
             client: secrets.map(|secrets| ClientTls {
@@ -117,15 +116,16 @@ fn anti_affinity_keeps_members_apart_from_those_that_stay() {
     let hash = template_hash(&desired);
     let new = json!({"etcd_cluster": "c", "etcd.database.coreos.com/lineage": "u-1",
         "etcd.database.coreos.com/pod-template-hash": hash});
-    let back = json!({"etcd_cluster": "c", "etcd.database.coreos.com/lineage": "u-1"});
+    let on_disk = json!({"etcd_cluster": "c", "etcd.database.coreos.com/lineage": "u-1"});
     let rather = json!({"etcd_cluster": "c"});
     assert_eq!(kept_apart(&desired, &start(&desired)), (new.clone(), rather.clone()), "emptyDir");
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}});
     let on_volume = with_policy(|policy| policy["persistentVolumeClaimSpec"] = claim);
     assert_eq!(template_hash(&on_volume), hash);
-    assert_eq!(kept_apart(&on_volume, &start(&on_volume)), (new.clone(), rather.clone()), "it is new");
-    let comes_back = MemberStart { expect_data: true, ..start(&on_volume) };
-    assert_eq!(kept_apart(&on_volume, &comes_back), (back, rather.clone()), "it comes back to its volume");
+    for expect_data in [false, true] {
+        let start = MemberStart { expect_data, ..start(&on_volume) };
+        assert_eq!(kept_apart(&on_volume, &start), (on_disk.clone(), rather.clone()), "who is there comes back");
+    }
     let pod = pod_json(&desired);
     for (key, value) in new.as_object().unwrap() {
         assert_eq!(pod["metadata"]["labels"][key], *value, "members of one template exclude one another");

@@ -2,8 +2,9 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
+use std::borrow::Cow;
 
-use super::{RestoreWanted, SpecWarning, Version};
+use super::{Lineage, RestoreWanted, SpecWarning, Version};
 use crate::api::cluster::PodPolicy;
 
 /// Which EtcdCluster this is. The uid tells it from an earlier one of the same name.
@@ -45,6 +46,11 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// Whether both speak TLS to the same sides.
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        self.client.is_some() == other.client.is_some() && self.peer_secret.is_some() == other.peer_secret.is_some()
+    }
+
     /// `https` or `http` for peer URLs.
     pub fn peer_scheme(&self) -> &'static str {
         if self.peer_secret.is_some() { "https" } else { "http" }
@@ -77,10 +83,8 @@ pub struct Desired {
     pub pod: PodPolicy,
     /// Where data lives.
     pub storage: Storage,
-    /// Static TLS: what the spec wants, or what the members run with where they cannot follow it.
+    /// Static TLS.
     pub tls: Tls,
-    /// What the spec wants of TLS when members run with another kind.
-    pub tls_refused: Option<Tls>,
     /// Appended after `.svc`; may be empty.
     pub cluster_domain: String,
     /// Image of this operator, whose agent mode starts etcd in each member's pod.
@@ -94,20 +98,19 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The same, with TLS as members run that were started before the spec was changed. Neither kind can be turned on or
-    /// off under them: they are asked by the scheme that they were started with, and peers know one another by URLs with
-    /// it. Another Secret is no other kind.
-    pub fn as_members_run(mut self, running: Option<&Tls>) -> Self {
-        let Some(running) = running else { return self };
-        let wanted = self.tls.clone();
-        if running.client.is_some() != wanted.client.is_some() {
-            self.tls.client.clone_from(&running.client);
+    /// The same for the members of a formed lineage. TLS can be turned neither on nor off under them: they are asked by the
+    /// scheme that they were started with, and peers know one another by URLs with it. Another Secret is no other kind.
+    pub fn for_formed(&self, lineage: Option<&Lineage>) -> Cow<'_, Self> {
+        let runs = lineage.filter(|lineage| lineage.formed).and_then(|lineage| lineage.tls.as_ref());
+        let Some(runs) = runs.filter(|runs| !runs.is_same_kind(&self.tls)) else { return Cow::Borrowed(self) };
+        let mut desired = self.clone();
+        if runs.client.is_some() != self.tls.client.is_some() {
+            desired.tls.client.clone_from(&runs.client);
         }
-        if running.peer_secret.is_some() != wanted.peer_secret.is_some() {
-            self.tls.peer_secret.clone_from(&running.peer_secret);
+        if runs.peer_secret.is_some() != self.tls.peer_secret.is_some() {
+            desired.tls.peer_secret.clone_from(&runs.peer_secret);
         }
-        self.tls_refused = (self.tls != wanted).then_some(wanted);
-        self
+        Cow::Owned(desired)
     }
 
     /// The etcd image: `<repository>:v<version>`.

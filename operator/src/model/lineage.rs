@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
+use super::desired::Tls;
 use super::{ClusterId, Version};
 
 /// One formation of members under one token, and whether it became a cluster.
@@ -25,6 +26,8 @@ pub struct Lineage {
     pub cluster_id: Option<ClusterId>,
     /// uid of the EtcdRestore whose snapshot the seeds were made from.
     pub restored_from: Option<String>,
+    /// TLS that its members run with, known from the moment of formation.
+    pub tls: Option<Tls>,
 }
 
 /// How far a restore has come. Before `Switched` it can be rolled back, after it only goes on.
@@ -49,6 +52,8 @@ pub struct RestoreRecord {
     pub lineage: Lineage,
     /// How far it has come.
     pub phase: RestorePhase,
+    /// Voters of the old lineage when the new one was confirmed: what its quorum is counted by.
+    pub old_voters: Option<usize>,
 }
 
 /// Everything that the EtcdCluster's status remembers for the plan.

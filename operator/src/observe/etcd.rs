@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::build::client_url;
+use crate::build::client_url_with;
 use crate::model::{Desired, EtcdObserved, MemberStatus, Observation, PodObserved};
 use crate::ports::{EtcdAccess, EtcdTls, Ports};
 
@@ -17,7 +17,7 @@ pub async fn observe_etcd(
     let access = |endpoints: Vec<String>| EtcdAccess { endpoints, tls: tls.cloned() };
     let asked = pods.values().filter(|pod| pod.ours && pod.lineage.as_deref() == Some(token) && pod.ip.is_some());
     let answers = asked.map(|pod| {
-        let access = access(vec![client_url(desired, &pod.name)]);
+        let access = access(vec![client_url_with(desired, &pod.name, pod.tls.client.is_some())]);
         async move { (pod.name.clone(), ports.etcd.status(&access).await) }
     });
     let answers = futures::future::join_all(answers).await;
@@ -33,7 +33,7 @@ pub async fn observe_etcd(
         return EtcdObserved::nobody_to_ask("no member has an address");
     }
 
-    let endpoints = endpoints_in_order(desired, &statuses);
+    let endpoints = endpoints_in_order(desired, pods, &statuses);
     let mut observed = EtcdObserved { statuses, ..EtcdObserved::nobody_to_ask("no member answers") };
     if endpoints.is_empty() {
         return observed;
@@ -56,13 +56,18 @@ pub async fn observe_etcd(
 }
 
 /// Client URLs of those that answered: the leader, then other voters, then learners.
-fn endpoints_in_order(desired: &Desired, statuses: &BTreeMap<String, Observation<MemberStatus>>) -> Vec<String> {
+fn endpoints_in_order(
+    desired: &Desired,
+    pods: &BTreeMap<String, PodObserved>,
+    statuses: &BTreeMap<String, Observation<MemberStatus>>,
+) -> Vec<String> {
     let mut answering: Vec<_> =
         statuses.iter().filter_map(|(name, status)| status.known().map(|status| (name, status))).collect();
     answering.sort_by_key(|(name, status)| {
         (status.leader != Some(status.member_id), status.learner, status.leader.is_none(), (*name).clone())
     });
-    answering.into_iter().map(|(name, _)| client_url(desired, name)).collect()
+    let speaks_tls = |name: &str| pods.get(name).is_some_and(|pod| pod.tls.client.is_some());
+    answering.into_iter().map(|(name, _)| client_url_with(desired, name, speaks_tls(name))).collect()
 }
 
 fn has_leader(statuses: &BTreeMap<String, Observation<MemberStatus>>) -> bool {

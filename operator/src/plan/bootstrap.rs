@@ -26,6 +26,7 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         lineage.formed = true;
         lineage.formed_at = Some(pass.now);
         lineage.cluster_id = Some(cluster_id);
+        lineage.tls = formation::tls_of(pass, &lineage);
         pass.record.lineage = Some(lineage);
         return ControlFlow::Continue(());
     }

@@ -13,7 +13,7 @@ use super::{PodDeletion, Step, Unsafe, VolumeDeletion, Waiting, ownership, pods,
 use crate::api::names;
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{
-    ClusterId, Desired, EtcdObserved, Lineage, Observation, PodObserved, RestoreWanted, Storage, VolumeObserved,
+    ClusterId, Desired, EtcdObserved, Lineage, Observation, PodObserved, RestoreWanted, Storage, Tls, VolumeObserved,
     quorum::quorum,
 };
 
@@ -34,7 +34,15 @@ pub(super) fn lineage(desired: &Desired, uid: &str, attempt: u32, restored_from:
         formed_at: None,
         cluster_id: None,
         restored_from,
+        tls: None,
     }
+}
+
+/// TLS that the members of a lineage run with; none while none of them has a pod.
+pub(super) fn tls_of(pass: &Pass<'_>, lineage: &Lineage) -> Option<Tls> {
+    let mut pods = pass.observed.pods.values();
+    let member = pods.find(|pod| pod.ours && pod.lineage.as_ref() == Some(&lineage.token))?;
+    Some(member.tls.clone())
 }
 
 /// The tokens of the attempts before this one: whatever carries them is thrown away.
@@ -204,7 +212,7 @@ fn outdated_by(desired: &Desired) -> impl Fn(&PodObserved) -> bool + use<> {
 /// The spec changed before anything was seen to be formed, and a running attempt cannot follow. A new
 /// size alone is no reason while the attempt may still succeed: the cluster is scaled once it is formed.
 fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
-    let is_outdated = outdated_by(&pass.desired);
+    let is_outdated = outdated_by(pass.spec);
     let pods = || lineage.seeds.iter().filter_map(|seed| own_pod(pass, seed, &lineage.token));
     if pods().any(is_outdated) {
         return Some("the spec of its pods changed".to_owned());
@@ -217,7 +225,7 @@ fn why_outdated(pass: &Pass<'_>, lineage: &Lineage) -> Option<String> {
 /// back without what it has said yes to.
 pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&RestoreWanted>) {
     let (mut terminal, mut outdated) = (None, None);
-    let is_outdated = outdated_by(&pass.desired);
+    let is_outdated = outdated_by(pass.spec);
     let lost = lost_seeds(pass, lineage);
     for seed in &lineage.seeds {
         if let Some(why) = lost.get(seed.as_str()) {
@@ -233,8 +241,14 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
             Some(pod) if pod.terminal => terminal = terminal.or(Some(pod)),
             Some(pod) if !pod.running => {
                 // On its volume it may have data that counts, and nobody else can give it the corrected spec: the pod that
-                // takes its place expects data, and says so if there is none.
-                if restore.is_none() && volume.is_some_and(|volume| !volume.deleting) && is_outdated(pod) {
+                // takes its place expects data, and says so if there is none. What a restored member begins with is in the
+                // snapshot; it is made anew only for what it cannot begin without.
+                let on_volume = volume.is_some_and(|volume| !volume.deleting);
+                let goes = match restore {
+                    None => on_volume && is_outdated(pod),
+                    Some(_) => on_volume && pods::has_dead_agent(pod, &pass.spec.agent_image),
+                };
+                if goes {
                     outdated = outdated.or(Some(pod));
                 }
                 pass.wait(Waiting::PodStart {
@@ -248,12 +262,12 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
                     name: seed,
                     lineage: &lineage.token,
                     voter: true,
-                    initial_cluster: build::initial_cluster(&pass.desired, lineage.seeds.iter().map(String::as_str)),
+                    initial_cluster: build::initial_cluster(pass.spec, lineage.seeds.iter().map(String::as_str)),
                     state: InitialState::New,
                     expect_data: restore.is_some() || volume.is_some(),
                     restore,
                 };
-                let pod = build::member_pod(&storage::on_its_volume(&pass.desired, volume), &start);
+                let pod = build::member_pod(&storage::on_its_volume(pass.spec, volume), &start);
                 pass.steps.push(Step::CreatePod(Box::new(pod)));
             }
         }

@@ -1,10 +1,11 @@
 //! What stops everything: objects that are not ours, a cluster that status has forgotten, Secrets that are not there.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::pass::Pass;
-use super::{Unsafe, Waiting};
-use crate::model::NOT_AUTHORISED;
+use super::{Unsafe, Waiting, formation};
+use crate::model::{Lineage, NOT_AUTHORISED};
 
 /// Objects of others under names that we need, and evidence of a cluster that the record does not know.
 pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -36,14 +37,14 @@ fn forgotten(pass: &mut Pass<'_>) -> ControlFlow<()> {
     }
 }
 
-/// Whether TLS is there or not holds for the life of a formed cluster. A formation that has not begun to serve begins
-/// anew with what the spec wants.
+/// Whether TLS is there or not holds for the life of a formed cluster, which its record remembers. A formation that has
+/// not begun to serve, and a restore, begin with what the spec wants.
 pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
-    let Some(wanted) = pass.desired.tls_refused.clone() else { return };
-    if pass.record.lineage.as_ref().is_none_or(|lineage| !lineage.formed) {
-        pass.desired.to_mut().tls = wanted;
-        return;
-    }
+    remember_tls(pass);
+    let spec = pass.spec;
+    let Cow::Owned(narrowed) = spec.for_formed(pass.record.lineage.as_ref()) else { return };
+    let wanted = &spec.tls;
+    pass.desired = Cow::Owned(narrowed);
     let turned = |what: &str, runs: bool, wanted: bool| {
         let how = if wanted { "on" } else { "off" };
         (runs != wanted).then(|| format!("TLS {what} {how}"))
@@ -54,9 +55,18 @@ pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
     let what = clients.into_iter().chain(peers).collect::<Vec<_>>().join(" and ");
     let message = format!(
         "`spec.TLS` turns {what}, which members of a formed cluster cannot follow: they run on as they are; take the change \
-         back, or restore a backup into another EtcdCluster"
+         back, or restore the cluster from a backup: restored members run as the spec says"
     );
     pass.refuse(Unsafe::Spec { message });
+}
+
+/// A record that was made before TLS was part of it learns it from the members.
+fn remember_tls(pass: &mut Pass<'_>) {
+    let Some(lineage) = pass.record.lineage.clone().filter(|lineage| lineage.formed && lineage.tls.is_none()) else {
+        return;
+    };
+    let tls = formation::tls_of(pass, &lineage);
+    pass.record.lineage = Some(Lineage { tls, ..lineage });
 }
 
 /// Secrets that the spec names and that cannot be used yet.

@@ -12,6 +12,8 @@ use crate::model::{Desired, Observed, PodObserved, Record, VolumeObserved};
 pub(super) struct Pass<'a> {
     /// What is wanted; owned once a stage had to narrow it (a refused version).
     pub(super) desired: Cow<'a, Desired>,
+    /// What the spec wants, narrowed by nothing: for members of a lineage that is yet to form.
+    pub(super) spec: &'a Desired,
     /// What was seen.
     pub(super) observed: &'a Observed,
     /// The moment of the pass.
@@ -30,6 +32,7 @@ impl<'a> Pass<'a> {
     pub(super) fn new(desired: &'a Desired, observed: &'a Observed, now: Timestamp) -> Self {
         Self {
             desired: Cow::Borrowed(desired),
+            spec: desired,
             observed,
             // Status keeps whole seconds: what is recorded reads back as it was planned.
             now: Timestamp::from_second(now.as_second()).expect("the whole second of a timestamp is one"),
@@ -105,7 +108,8 @@ impl<'a> Pass<'a> {
 
     /// Client URL of a member.
     pub(super) fn client_url(&self, name: &str) -> String {
-        build::client_url(&self.desired, name)
+        let runs_tls = self.pod(name).map_or(self.desired.tls.client.is_some(), |pod| pod.tls.client.is_some());
+        build::client_url_with(&self.desired, name, runs_tls)
     }
 
     /// The fence of a membership call; only ever called with a list that a quorum confirmed.

@@ -85,7 +85,8 @@ fn create_volume_if_new(pass: &mut Pass<'_>, member: &Member<'_>, token: &str) {
     if matches!(pass.desired.storage, Storage::Volume(_))
         && member.entry.is_some()
         && !member.has_started()
-        && member.volume.is_none()
+        && pass.volume(&member.name).is_none()
+        && member.pod.is_none_or(|pod| pod.on_claim)
         && !bound
     {
         let volume = build::member_volume(&pass.desired, &member.name, token);

@@ -13,7 +13,9 @@ use super::members::Members;
 use super::pass::Pass;
 use super::{PodDeletion, VolumeDeletion, Waiting, formation, pods};
 use crate::model::quorum::quorum;
-use crate::model::{ClusterId, EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Revision};
+use crate::model::{
+    ClusterId, EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Revision, VolumeObserved,
+};
 
 /// Carries a restore on from wherever it is.
 pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -24,30 +26,47 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
         let lineage = formation::lineage(&pass.desired, &wanted.uid, 1, Some(wanted.uid.clone()));
         let (name, uid) = (wanted.name.clone(), wanted.uid.clone());
-        return start(pass, RestoreRecord { name, uid, lineage, phase: RestorePhase::Starting }, &wanted);
+        return start(
+            pass,
+            RestoreRecord { name, uid, lineage, phase: RestorePhase::Starting, old_voters: None },
+            &wanted,
+        );
     };
     let wanted = wanted.filter(|wanted| wanted.uid == record.uid);
     match (record.phase, wanted) {
         (RestorePhase::Starting, Some(wanted)) => start(pass, record, &wanted),
         (RestorePhase::Starting, None) => call_off(pass, record),
-        (RestorePhase::Confirmed, None) if old_can_return(pass) => call_off(pass, record),
+        (RestorePhase::Confirmed, None) if old_can_return(pass, &record) => call_off(pass, record),
         (RestorePhase::Confirmed, _) => stop_old(pass, record),
         (RestorePhase::Switched, _) => drop_old(pass, &record),
     }
 }
 
 /// Whether the old members can have a quorum again once their pods were stopped: enough of them have a volume that stays
-/// without its pod. What the spec says of storage now does not count: it may have been changed since they were made. Data
-/// in pods is gone for good, and from then on the restore only goes forward.
-fn old_can_return(pass: &Pass<'_>) -> bool {
+/// without its pod. What the spec says of size and storage now does not count: it may have been changed since they were
+/// made. Data in pods is gone for good, and from then on the restore only goes forward.
+fn old_can_return(pass: &Pass<'_>, record: &RestoreRecord) -> bool {
     let Some(old) = pass.record.lineage.as_ref().filter(|lineage| lineage.formed) else { return false };
+    let stays = |volume: &&VolumeObserved| {
+        volume.ours && volume.lineage.as_ref() == Some(&old.token) && !volume.deleting && !volume.lost
+    };
+    let stay = pass.observed.volumes.values().filter(stays).count();
+    let voters = record.old_voters.or_else(|| old_voters(pass)).unwrap_or_default();
+    voters > 0 && stay >= quorum(voters)
+}
+
+/// Voters of the lineage that served until now: by etcd's list, or, where nobody could be asked, by what is there of them.
+fn old_voters(pass: &Pass<'_>) -> Option<usize> {
+    let old = pass.record.lineage.as_ref().filter(|lineage| lineage.formed)?;
+    let etcd = &pass.observed.etcd;
+    if let Some(list) = etcd.membership.known().or(etcd.membership_local.known()) {
+        return Some(list.voters().count());
+    }
     let is_old = |ours: bool, lineage: &Option<String>| ours && lineage.as_ref() == Some(&old.token);
     let pods = pass.observed.pods.values().filter(|pod| is_old(pod.ours, &pod.lineage)).map(|pod| &pod.name);
-    let volumes: Vec<_> =
-        pass.observed.volumes.values().filter(|volume| is_old(volume.ours, &volume.lineage)).collect();
-    let members: BTreeSet<_> = pods.chain(volumes.iter().map(|volume| &volume.name)).collect();
-    let stay = volumes.iter().filter(|volume| !volume.deleting && !volume.lost).count();
-    stay >= quorum(members.len().max(pass.desired.size))
+    let volumes = pass.observed.volumes.values().filter(|volume| is_old(volume.ours, &volume.lineage));
+    let names: BTreeSet<_> = pods.chain(volumes.map(|volume| &volume.name)).collect();
+    Some(names.len())
 }
 
 fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
@@ -65,6 +84,7 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
         Ok(lineage) => {
             record.lineage = lineage;
             record.phase = RestorePhase::Confirmed;
+            record.old_voters = old_voters(pass);
             stop_old(pass, record)
         }
         Err(why) => {
@@ -126,7 +146,8 @@ fn confirm(
     }
     match etcd.quorum_read.known() {
         Some(revision) if *revision >= wanted.revision => {
-            Ok(Lineage { formed: true, formed_at: Some(pass.now), cluster_id: Some(cluster_id), ..lineage.clone() })
+            let (formed_at, cluster_id, tls) = (Some(pass.now), Some(cluster_id), formation::tls_of(pass, lineage));
+            Ok(Lineage { formed: true, formed_at, cluster_id, tls, ..lineage.clone() })
         }
         Some(revision) => Err(NotConfirmed::Behind { read: *revision, wanted: wanted.revision }),
         None => Err(NotConfirmed::Unread),

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use super::members::{Member, Members};
 use super::pass::Pass;
 use super::{Step, Unsafe, Waiting};
-use crate::build::client_url;
 use crate::model::Version;
 
 /// etcd 3.6 takes a raft snapshot on disk after so many entries, unless the user's environment says another number.
@@ -92,7 +91,7 @@ fn legacy_log_left(pass: &Pass<'_>, members: &Members<'_>) -> Option<u64> {
 /// Brings members to the raft snapshot that a step waits for; users' writes alone may take days.
 pub(super) fn advance_log(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<()> {
     let Some(entries) = pass.raft_snapshot_in() else { return ControlFlow::Continue(()) };
-    let endpoints: Vec<_> = members.askable(None).iter().map(|name| client_url(&pass.desired, name)).collect();
+    let endpoints: Vec<_> = members.askable(None).iter().map(|name| pass.client_url(name)).collect();
     if endpoints.is_empty() {
         return ControlFlow::Continue(());
     }

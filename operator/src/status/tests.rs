@@ -66,6 +66,13 @@ fn with_secret(trouble: SecretTrouble) -> World {
     })
 }
 
+fn with_certificates() -> World {
+    let mut world = World::new(3, true, "3.6.10");
+    world.desired.tls.peer_secret = Some("peer".to_owned());
+    world.run();
+    world
+}
+
 /// Situations in which most things are as they should be.
 fn good_situations() -> Vec<(&'static str, World)> {
     let is_patch = |step: &Step| matches!(step, Step::PatchImage { .. });
@@ -75,7 +82,15 @@ fn good_situations() -> Vec<(&'static str, World)> {
         ("formed", after(1, three(), |_| ())),
         ("formed, without volumes", after(1, World::three_without_volumes(), |_| ())),
         ("formed, one member", after(1, World::formed(1, true, "3.6.10"), |_| ())),
-        ("formed, with certificates", after(1, three(), |world| world.desired.tls.peer_secret = Some("peer".into()))),
+        ("formed, with certificates", after(1, with_certificates(), |_| ())),
+        (
+            "another Secret for the certificates",
+            after(1, with_certificates(), |world| world.desired.tls.peer_secret = Some("renewed".into())),
+        ),
+        (
+            "TLS turned on under the members",
+            after(1, three(), |world| world.desired.tls.peer_secret = Some("peer".into())),
+        ),
         ("paused", after(1, three(), |world| world.desired.paused = true)),
         (
             "paused while a change is wanted",

@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 use crate::agent::{Command, EtcdFlags, InitialState, guard};
 use crate::api::cluster::{EtcdClusterStatus, PodPolicy};
 use crate::api::labels;
-use crate::build;
 use crate::model::quorum::quorum;
 use crate::model::{
     Alarm, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
@@ -83,6 +82,8 @@ pub(crate) struct GhostEtcd {
     pub(crate) index: u64,
     pub(crate) revision: i64,
     pub(crate) alarms: BTreeSet<(MemberId, Alarm)>,
+    /// Its members know one another by `https`.
+    pub(crate) peer_tls: bool,
 }
 
 /// Everything.
@@ -140,7 +141,6 @@ pub(crate) fn desired(size: usize, volumes: bool, version: &str) -> Desired {
         pod: PodPolicy::default(),
         storage: if volumes { Storage::Volume(Box::default()) } else { Storage::EmptyDir },
         tls: Tls::default(),
-        tls_refused: None,
         cluster_domain: String::new(),
         agent_image: "operator:1".into(),
         replace_after: SignedDuration::from_mins(5),
@@ -252,7 +252,9 @@ impl World {
     fn alive(&self, token: &str, name: &str) -> Option<MemberId> {
         let pod = self.pods.get(name)?;
         let (lineage, id) = self.data_of(pod).clone()?;
-        (pod.seen.running && !self.cut.contains(name) && lineage == token).then_some(id)
+        // Peers are dialled by the URLs in the list.
+        let heard = self.etcd.get(token).is_none_or(|etcd| etcd.peer_tls == pod.seen.tls.peer_secret.is_some());
+        (pod.seen.running && heard && !self.cut.contains(name) && lineage == token).then_some(id)
     }
 
     fn data_of<'a>(&'a self, pod: &'a GhostPod) -> &'a Data {
@@ -704,7 +706,8 @@ impl World {
                     if urls != listed {
                         return Err("etcd: member count is unequal".into());
                     }
-                    let url = build::peer_url(&self.desired, &name);
+                    let own = pod.start.flags.initial_cluster.iter().find(|(of, _)| *of == name);
+                    let url = own.expect("it is in its own list").1.clone();
                     let member = etcd.members.iter_mut().find(|member| member.peer_urls[0] == url);
                     let member = member.ok_or("etcd: not in the member list")?;
                     member.name.clone_from(&name);
@@ -738,7 +741,8 @@ impl World {
             members.sort_by_key(|member| member.id);
             // Before the first election the log holds the list of the seeds.
             let index = members.len() as u64;
-            let etcd = GhostEtcd { id, members, index, revision, ..GhostEtcd::default() };
+            let peer_tls = flags.initial_cluster.iter().any(|(_, url)| url.starts_with("https://"));
+            let etcd = GhostEtcd { id, members, index, revision, peer_tls, ..GhostEtcd::default() };
             self.etcd.insert(token.to_owned(), etcd);
         }
         let members = &self.etcd[token].members;

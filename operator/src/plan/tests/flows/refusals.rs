@@ -1,6 +1,6 @@
 //! What is refused, and reasons to touch nothing at all.
 
-use super::check;
+use super::{check, is_ready};
 use crate::model::{ClientTls, Tls};
 use crate::plan::tests::world::World;
 
@@ -72,30 +72,42 @@ fn with_tls(world: &mut World, peer: bool, client: bool) {
 fn tls_that_is_turned_on_or_off_under_a_formed_cluster_is_refused_and_the_members_are_still_cared_for() {
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
     for (from, to) in kinds.into_iter().flat_map(|from| kinds.map(|to| (from, to))) {
-        let mut world = World::new(3, true, "3.6.10");
-        with_tls(&mut world, from.0, from.1);
-        world.run();
-        let running = world.desired.tls.clone();
-        with_tls(&mut world, to.0, to.1);
-        world.desired = world.desired.clone().as_members_run(Some(&running));
-        assert_eq!(world.desired.tls_refused.is_some(), from != to);
-        let follower = world.follower();
-        world.lose_volume(&follower);
-        world.run_passes(20);
-        assert_eq!(world.members().len(), 3, "{from:?} to {to:?}");
-        assert!(!world.members().contains(&follower), "{from:?} to {to:?}: it is replaced all the same");
-        assert!(world.pods.values().all(|pod| pod.seen.tls == running), "{from:?} to {to:?}: all run with one kind");
-        assert_eq!(world.status.reason.contains("`spec.TLS` turns TLS"), from != to, "{}", world.status.reason);
+        for size in [1, 3] {
+            let case = format!("{from:?} to {to:?}, size {size}");
+            let mut world = World::new(size, true, "3.6.10");
+            with_tls(&mut world, from.0, from.1);
+            world.run();
+            let running = world.desired.tls.clone();
+            with_tls(&mut world, to.0, to.1);
+            world.run_passes(2);
+            assert_eq!(world.status.reason.contains("`spec.TLS` turns TLS"), from != to, "{}", world.status.reason);
+            if size > 1 {
+                let follower = world.follower();
+                world.lose_volume(&follower);
+                world.run_passes(20);
+                assert!(!world.members().contains(&follower), "{case}: it is replaced all the same");
+            }
+            world.pods.clear();
+            world.run_passes(10);
+            assert_eq!((world.members().len(), world.pods.len()), (size, size), "{case}: {}", world.transcript);
+            assert!(world.pods.values().all(|pod| pod.seen.tls == running), "{case}: all run with one kind, ever");
+            assert_eq!(world.status.reason.contains("`spec.TLS` turns TLS"), from != to, "{}", world.status.reason);
+            with_tls(&mut world, from.0, from.1);
+            world.run();
+            assert!(is_ready(&world), "{case}: the change is taken back");
+        }
     }
 }
 
 #[test]
 fn another_secret_is_no_other_kind_of_tls() {
-    let mut world = World::new(1, true, "3.6.10");
+    let mut world = World::new(3, true, "3.6.10");
     with_tls(&mut world, true, true);
-    let running = Tls { peer_secret: Some("old".into()), ..world.desired.tls.clone() };
-    let desired = world.desired.clone().as_members_run(Some(&running));
-    assert_eq!((desired.tls.peer_secret.as_deref(), desired.tls_refused), (Some("peer"), None));
+    world.run();
+    world.desired.tls.peer_secret = Some("renewed".into());
+    world.run();
+    assert!(is_ready(&world));
+    assert!(world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
 }
 
 #[test]
@@ -103,14 +115,22 @@ fn a_formation_that_has_not_begun_follows_the_kind_of_tls_that_is_wanted_now() {
     let mut world = World::new(3, true, "3.6.99");
     world.missing_images.insert("3.6.99".into());
     world.run_passes(3);
-    let running = world.desired.tls.clone();
     with_tls(&mut world, true, true);
     world.want_version("3.6.10");
-    let wanted = world.desired.tls.clone();
-    world.desired = world.desired.clone().as_members_run(Some(&running));
-    world.run_passes(2);
-    world.desired.tls = wanted.clone();
-    world.desired.tls_refused = None;
     world.run();
-    assert!(world.pods.values().all(|pod| pod.seen.tls == wanted));
+    assert!(world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
+}
+
+/// It is a new lineage, and serves as what the spec wants.
+#[test]
+fn a_restore_changes_the_kind_of_tls() {
+    let mut world = World::three();
+    with_tls(&mut world, true, true);
+    world.run_passes(2);
+    world.want_restore("r", 100);
+    world.run_passes(12);
+    world.desired.restore = None;
+    world.run();
+    assert!(is_ready(&world));
+    assert!(world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
 }

@@ -2,6 +2,7 @@
 
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
+use crate::model::quorum::quorum;
 use crate::model::{RestorePhase, Storage};
 use crate::plan::tests::world::World;
 use crate::plan::{PodDeletion, Step};
@@ -94,12 +95,15 @@ fn a_restore_whose_seed_lost_its_disk_starts_over_although_the_others_have_a_quo
 }
 
 /// The old members kept their data in their pods, which are being stopped; that the spec wants volumes now changes nothing.
+/// Neither does another size.
 #[test]
 fn a_restore_is_not_called_off_when_the_old_members_could_not_come_back() {
-    for volumes_stay in [0, 1, 2, 3] {
-        let mut world = World::formed(3, volumes_stay > 0, "3.6.10");
+    let cases = [(3, 0, 3), (3, 1, 3), (3, 2, 3), (3, 3, 3), (1, 1, 3), (3, 3, 7), (3, 2, 7), (5, 2, 3), (5, 3, 1)];
+    for (size, volumes_stay, wanted) in cases {
+        let mut world = World::formed(size, volumes_stay > 0, "3.6.10");
         let old = world.members();
         world.desired.storage = Storage::Volume(Box::default());
+        world.want_size(wanted);
         world.want_restore("r", 100);
         while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Confirmed) {
             world.run_passes(1);
@@ -113,7 +117,9 @@ fn a_restore_is_not_called_off_when_the_old_members_could_not_come_back() {
         world.desired.restore = None;
         let planned = world.pass_of(0);
         let called_off = |step: &Step| matches!(step, Step::DeletePod { why: PodDeletion::RestoreCancelled, .. });
-        assert_eq!(planned.steps.iter().any(called_off), volumes_stay >= 2, "{volumes_stay} of 3 volumes stay");
+        let expected = volumes_stay >= quorum(size);
+        let case = format!("{volumes_stay} of {size} volumes stay, {wanted} wanted");
+        assert_eq!(planned.steps.iter().any(called_off), expected, "{case}");
     }
 }
 

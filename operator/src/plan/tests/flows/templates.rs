@@ -1,6 +1,7 @@
 //! Templates: pods that must be made anew, on their volumes or by members that stand in.
 
 use super::check;
+use crate::model::Storage;
 use crate::plan::Step;
 use crate::plan::tests::world::World;
 
@@ -159,4 +160,22 @@ fn the_pod_of_a_claim_that_is_being_deleted_is_not_made_anew_before_another_memb
         assert_eq!(world.members().len(), size, "size {size}");
         assert!(!world.members().contains(&member), "size {size}: another one has its data");
     }
+}
+
+/// The kind of storage is no part of the template: the pod of a new member stays on what it was made for.
+#[test]
+fn a_new_member_whose_pod_mounts_no_claim_gets_none_again_and_again() {
+    let mut world = World::three_without_volumes();
+    world.want_size(4);
+    world.no_room = true;
+    world.run_passes(3);
+    world.desired.storage = Storage::Volume(Box::default());
+    for _ in 0..4 {
+        let planned = world.pass_of(usize::MAX);
+        assert!(!planned.steps.iter().any(|step| matches!(step, Step::CreateVolume(_))));
+    }
+    world.wait(10);
+    world.no_room = false;
+    world.run();
+    assert_eq!(world.members().len(), 4);
 }
