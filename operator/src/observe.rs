@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: 
         peer_service: None,
         client_service: None,
         secrets_missing: BTreeMap::new(),
+        spec_secrets_missing: BTreeMap::new(),
         etcd: EtcdObserved::nobody_to_ask("the spec cannot be used"),
         etcd_restoring: None,
         legacy_alive,
@@ -121,21 +123,25 @@ pub async fn observe(
 
     let of_members = desired.for_formed(observed.record.lineage.as_ref());
     let (secrets_missing, tls) = observe_secrets(ports, &of_members).await;
+    observed.spec_secrets_missing = match &of_members {
+        Cow::Borrowed(_) => secrets_missing.clone(),
+        Cow::Owned(_) => observe_secrets(ports, desired).await.0,
+    };
     observed.secrets_missing = secrets_missing;
     if desired.deleting {
         observed.etcd = EtcdObserved::nobody_to_ask("the EtcdCluster is being deleted");
         return (observed, tls);
     }
-    if let (Some(client), None) = (&of_members.tls.client, &tls) {
-        let why = format!("Secret `{}` is needed to ask the members", client.operator_secret);
-        observed.etcd = EtcdObserved::nobody_to_ask(&why);
-        return (observed, tls);
-    }
+    let unable = match (&of_members.tls.client, &tls) {
+        (Some(client), None) => Some(format!("Secret `{}` is needed to ask the members", client.operator_secret)),
+        _ => None,
+    };
     let token = observed.record.lineage.as_ref().map(|lineage| lineage.token.clone());
     let restoring = observed.record.restore.as_ref().map(|restore| restore.lineage.token.clone());
     let (etcd, etcd_restoring) = futures::join!(
         async {
             match &token {
+                Some(_) if unable.is_some() => EtcdObserved::nobody_to_ask(unable.as_deref().unwrap_or_default()),
                 Some(token) => ask(ports, desired, tls.as_ref(), &observed.pods, token).await,
                 None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
             }

@@ -105,11 +105,11 @@ fn hands_off(pass: &mut Pass<'_>) -> ControlFlow<()> {
 /// The stages, in the order of safety. A stage that breaks has work that must be done before anything after it.
 fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
     ownership::kind_of_tls(pass);
-    // A member without its certificates only crashes: wait for them, and say which are missing.
-    ownership::secrets(pass)?;
     ownership::refusals(pass);
     // A restore replaces everything below: nothing else is changed while it is under way.
     restore::carry_out(pass)?;
+    // A member without its certificates only crashes: wait for them, and say which are missing.
+    ownership::secrets(pass)?;
     // Until the cluster is formed there is no member list to reason about.
     bootstrap::form(pass)?;
 

@@ -269,6 +269,8 @@ pub struct Observed {
     pub client_service: Option<ServiceObserved>,
     /// Secrets that the spec names: for each that is not usable, why.
     pub secrets_missing: BTreeMap<String, SecretTrouble>,
+    /// The same for the Secrets that the spec names: another kind of TLS than the members run with is for restored ones.
+    pub spec_secrets_missing: BTreeMap<String, SecretTrouble>,
     /// The lineage of `record.lineage`.
     pub etcd: EtcdObserved,
     /// The lineage that a restore is making.

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use super::formation::{self, Prospect};
 use super::pass::Pass;
-use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting};
+use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting, ownership};
 use crate::model::Lineage;
 
 /// Forms the cluster, attempt by attempt, until it is formed.
@@ -28,6 +28,8 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         lineage.cluster_id = Some(cluster_id);
         lineage.tls = formation::tls_of(pass, &lineage);
         pass.record.lineage = Some(lineage);
+        // From here on it is a formed cluster, in this pass already.
+        ownership::kind_of_tls(pass);
         return ControlFlow::Continue(());
     }
     let observed = pass.observed;

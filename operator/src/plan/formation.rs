@@ -38,11 +38,12 @@ pub(super) fn lineage(desired: &Desired, uid: &str, attempt: u32, restored_from:
     }
 }
 
-/// TLS that the members of a lineage run with; none while none of them has a pod.
+/// TLS that all members of a lineage run with; none while they differ, or none of them has a pod.
 pub(super) fn tls_of(pass: &Pass<'_>, lineage: &Lineage) -> Option<Tls> {
-    let mut pods = pass.observed.pods.values();
-    let member = pods.find(|pod| pod.ours && pod.lineage.as_ref() == Some(&lineage.token))?;
-    Some(member.tls.clone())
+    let is_member = |pod: &&PodObserved| pod.ours && pod.lineage.as_ref() == Some(&lineage.token);
+    let mut members = pass.observed.pods.values().filter(is_member);
+    let first = members.next()?;
+    members.all(|pod| pod.tls == first.tls).then(|| first.tls.clone())
 }
 
 /// The tokens of the attempts before this one: whatever carries them is thrown away.
@@ -244,9 +245,10 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
                 // takes its place expects data, and says so if there is none. What a restored member begins with is in the
                 // snapshot; it is made anew only for what it cannot begin without.
                 let on_volume = volume.is_some_and(|volume| !volume.deleting);
+                let going = volume.is_some_and(|volume| volume.deleting);
                 let goes = match restore {
                     None => on_volume && is_outdated(pod),
-                    Some(_) => on_volume && pods::has_dead_agent(pod, &pass.spec.agent_image),
+                    Some(_) => !going && pods::has_dead_agent(pod, &pass.spec.agent_image),
                 };
                 if goes {
                     outdated = outdated.or(Some(pod));

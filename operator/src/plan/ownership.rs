@@ -1,11 +1,12 @@
 //! What stops everything: objects that are not ours, a cluster that status has forgotten, Secrets that are not there.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::pass::Pass;
 use super::{Unsafe, Waiting, formation};
-use crate::model::{Lineage, NOT_AUTHORISED};
+use crate::model::{Lineage, NOT_AUTHORISED, SecretTrouble};
 
 /// Objects of others under names that we need, and evidence of a cluster that the record does not know.
 pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -60,21 +61,31 @@ pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
     pass.refuse(Unsafe::Spec { message });
 }
 
-/// A record that was made before TLS was part of it learns it from the members.
+/// Follows Secrets that are renewed under another name, once every member runs with them. The kind never changes. (A record
+/// that was made before TLS was part of it learns that, too.)
 fn remember_tls(pass: &mut Pass<'_>) {
-    let Some(lineage) = pass.record.lineage.clone().filter(|lineage| lineage.formed && lineage.tls.is_none()) else {
-        return;
-    };
-    let tls = formation::tls_of(pass, &lineage);
-    pass.record.lineage = Some(Lineage { tls, ..lineage });
+    let Some(lineage) = pass.record.lineage.clone().filter(|lineage| lineage.formed) else { return };
+    let Some(runs) = formation::tls_of(pass, &lineage) else { return };
+    if lineage.tls.as_ref().is_none_or(|known| known.is_same_kind(&runs)) {
+        pass.record.lineage = Some(Lineage { tls: Some(runs), ..lineage });
+    }
 }
 
-/// Secrets that the spec names and that cannot be used yet.
+/// Secrets that members of the serving lineage mount and that cannot be used yet.
 pub(super) fn secrets(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    for (name, why) in &pass.observed.secrets_missing {
+    wait_for(pass, &pass.observed.secrets_missing)
+}
+
+/// Secrets that the spec names and that cannot be used yet: restored members mount those, whatever the old ones do.
+pub(super) fn secrets_of_spec(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    wait_for(pass, &pass.observed.spec_secrets_missing)
+}
+
+fn wait_for(pass: &mut Pass<'_>, missing: &BTreeMap<String, SecretTrouble>) -> ControlFlow<()> {
+    for (name, why) in missing {
         pass.wait(Waiting::Secret { name: name.clone(), why: why.to_string() });
     }
-    if pass.observed.secrets_missing.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    if missing.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Members that are there and refuse us: nothing else that is said would lead a user to the certificates.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use super::members::Members;
 use super::pass::Pass;
-use super::{PodDeletion, VolumeDeletion, Waiting, formation, pods};
+use super::{PodDeletion, VolumeDeletion, Waiting, formation, ownership, pods};
 use crate::model::quorum::quorum;
 use crate::model::{
     ClusterId, EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Revision, VolumeObserved,
@@ -66,13 +66,19 @@ fn old_voters(pass: &Pass<'_>) -> Option<usize> {
     let pods = pass.observed.pods.values().filter(|pod| is_old(pod.ours, &pod.lineage)).map(|pod| &pod.name);
     let volumes = pass.observed.volumes.values().filter(|volume| is_old(volume.ours, &volume.lineage));
     let names: BTreeSet<_> = pods.chain(volumes.map(|volume| &volume.name)).collect();
-    Some(names.len())
+    // Some may be gone without a trace: no fewer than it began with, or than are wanted.
+    Some(names.len().max(old.seeds.len()).max(pass.desired.size))
 }
 
 fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
     let nobody = EtcdObserved::nobody_to_ask("no restored member was started yet");
     let observed = pass.observed;
     let etcd = observed.etcd_restoring.as_ref().unwrap_or(&nobody);
+    if ownership::secrets_of_spec(pass).is_break() {
+        pass.record.restore = Some(record);
+        let _old = care_for_serving(pass);
+        return ControlFlow::Break(());
+    }
     let attempt = |attempt| formation::lineage(&pass.desired, &record.uid, attempt, Some(record.uid.clone()));
     if record.lineage.seeds.is_empty() {
         // It was being called off, and is wanted again.
@@ -230,6 +236,7 @@ fn care_for_serving(pass: &mut Pass<'_>) -> ControlFlow<()> {
     if pass.record.lineage.as_ref().is_none_or(|lineage| !lineage.formed) {
         return ControlFlow::Continue(());
     }
+    ownership::secrets(pass)?;
     let members = Members::of(pass);
     super::version::decide(pass, &members);
     pods::bring_back(pass, &members)

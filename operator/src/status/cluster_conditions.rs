@@ -341,7 +341,8 @@ fn storage_healthy(facts: &Facts<'_>) -> Verdict {
 /// That Secrets are complete is checked; dates are not, so that is not claimed.
 fn certificates_valid(facts: &Facts<'_>) -> Verdict {
     let is = |reason, status, message| (ClusterCondition::CertificatesValid(reason), status, message);
-    let used = facts.desired.is_some_and(|desired| desired.tls.peer_secret.is_some() || desired.tls.client.is_some());
+    let desired = facts.desired.map(|desired| desired.for_formed(facts.plan.record.lineage.as_ref()));
+    let used = desired.is_some_and(|desired| desired.tls.peer_secret.is_some() || desired.tls.client.is_some());
     if facts.desired.is_some() && !used {
         return is(CertificatesValidReason::NotUsed, ConditionStatus::True, String::new());
     }

@@ -70,7 +70,7 @@ pub fn children(known: &BTreeSet<u32>) -> Vec<String> {
     found.collect()
 }
 
-/// Process id, `pid (name)`, the parent, and whether it runs, of a line of /proc/<pid>/stat.
+/// Process id, `pid (name)`, the parent, and whether it runs, of a line of `/proc/PID/stat`.
 fn parse_stat(stat: &str) -> Option<(u32, String, u32, bool)> {
     // `pid (name) state parent ...`; a name may contain anything, so it is read from the end of it.
     let (before, after) = stat.rsplit_once(')')?;

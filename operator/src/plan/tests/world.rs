@@ -122,6 +122,8 @@ pub(crate) struct World {
     pub(crate) operator_cut: bool,
     pub(crate) legacy_alive: Option<String>,
     pub(crate) secrets_missing: BTreeMap<String, SecretTrouble>,
+    /// Secrets that are not there, whoever names them.
+    pub(crate) absent_secrets: BTreeSet<String>,
     pub(crate) now: Timestamp,
     serial: u64,
     pub(crate) transcript: String,
@@ -195,6 +197,7 @@ impl World {
             operator_cut: false,
             legacy_alive: None,
             secrets_missing: BTreeMap::new(),
+            absent_secrets: BTreeSet::new(),
             now: "2026-01-01T00:00:00Z".parse().expect("a time"),
             serial: 0,
             transcript: String::new(),
@@ -241,12 +244,20 @@ impl World {
             volumes: self.volumes.iter().map(|(name, volume)| (name.clone(), volume.seen.clone())).collect(),
             peer_service: self.services.get("c").cloned(),
             client_service: self.services.get("c-client").cloned(),
-            secrets_missing: self.secrets_missing.clone(),
+            secrets_missing: self.missing(&self.desired.for_formed(self.record.lineage.as_ref())),
+            spec_secrets_missing: self.missing(&self.desired),
             etcd,
             etcd_restoring: self.record.restore.as_ref().map(|restore| self.observe_etcd(&restore.lineage.token)),
             legacy_alive: self.legacy_alive.clone(),
             not_ready_since: crate::observe::not_ready_since(&self.status),
         }
+    }
+
+    fn missing(&self, desired: &Desired) -> BTreeMap<String, SecretTrouble> {
+        let client = desired.tls.client.iter().flat_map(|client| [&client.server_secret, &client.operator_secret]);
+        let absent = desired.tls.peer_secret.iter().chain(client).filter(|name| self.absent_secrets.contains(*name));
+        let absent = absent.map(|name| (name.clone(), SecretTrouble::Absent));
+        self.secrets_missing.clone().into_iter().chain(absent).collect()
     }
 
     fn alive(&self, token: &str, name: &str) -> Option<MemberId> {

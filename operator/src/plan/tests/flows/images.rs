@@ -1,6 +1,6 @@
 //! Images that cannot be pulled: our own agent's of an operator of before, and etcd's on one node or on all.
 
-use super::check;
+use super::{check, is_ready};
 use crate::plan::tests::world::World;
 
 fn upgrade_operator(world: &mut World) {
@@ -145,18 +145,20 @@ fn a_node_that_cannot_pull_what_the_others_run_loses_its_member_after_its_time()
 /// The others have a leader by then, so that the attempt is not thrown away for the one.
 #[test]
 fn a_restored_seed_that_waits_for_the_agent_of_an_operator_of_before_gets_another_pod() {
-    let mut world = World::three();
-    world.want_restore("r", 100);
-    world.run_passes(1);
-    let mut seeds = world.record.restore.as_ref().expect("it has begun").lineage.seeds.clone();
-    world.reboot_under(&seeds[2]);
-    world.missing_agents.insert("operator:1".into());
-    world.go_on();
-    world.run_passes(2);
-    upgrade_operator(&mut world);
-    world.run_passes(12);
-    world.desired.restore = None;
-    world.run();
-    seeds.sort();
-    assert_eq!(world.members(), seeds);
+    for (volumes, late) in [(true, 0), (true, 2), (false, 0), (false, 2)] {
+        let mut world = World::formed(3, volumes, "3.6.10");
+        world.want_restore("r", 100);
+        world.run_passes(1);
+        let seeds = world.record.restore.as_ref().expect("it has begun").lineage.seeds.clone();
+        world.reboot_under(&seeds[late]);
+        world.missing_agents.insert("operator:1".into());
+        world.go_on();
+        world.run_passes(2);
+        upgrade_operator(&mut world);
+        world.run_passes(16);
+        world.desired.restore = None;
+        world.run();
+        assert!(is_ready(&world), "volumes {volumes}, seed {late}");
+        assert_eq!(world.members().len(), 3);
+    }
 }

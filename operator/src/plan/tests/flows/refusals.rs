@@ -2,6 +2,7 @@
 
 use super::{check, is_ready};
 use crate::model::{ClientTls, Tls};
+use crate::plan::Step;
 use crate::plan::tests::world::World;
 
 #[test]
@@ -100,14 +101,63 @@ fn tls_that_is_turned_on_or_off_under_a_formed_cluster_is_refused_and_the_member
 }
 
 #[test]
-fn another_secret_is_no_other_kind_of_tls() {
+fn another_secret_is_no_other_kind_of_tls_and_is_what_is_kept_from_then_on() {
     let mut world = World::new(3, true, "3.6.10");
     with_tls(&mut world, true, true);
     world.run();
     world.desired.tls.peer_secret = Some("renewed".into());
     world.run();
+    let renewed = world.desired.tls.clone();
     assert!(is_ready(&world));
-    assert!(world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
+    assert!(world.pods.values().all(|pod| pod.seen.tls == renewed));
+    world.absent_secrets.insert("peer".into());
+    with_tls(&mut world, false, false);
+    world.run_passes(10);
+    world.pods.clear();
+    world.run_passes(10);
+    assert!(world.pods.len() == 3 && world.pods.values().all(|pod| pod.seen.tls == renewed && pod.seen.running));
+}
+
+#[test]
+fn the_pass_that_sees_the_formation_keeps_to_the_kind_of_tls_that_formed() {
+    for (size, volumes, version) in [(3, true, "3.6.10"), (3, false, "3.6.10"), (1, false, "3.3.27")] {
+        let mut world = World::new(size, volumes, version);
+        world.run_passes(1);
+        with_tls(&mut world, true, true);
+        let planned = world.pass_of(usize::MAX);
+        assert!(!planned.steps.iter().any(|step| !matches!(step, Step::ReplaceService(_))), "{:?}", planned.steps);
+        assert!(world.status.reason.contains("`spec.TLS` turns TLS"), "{}", world.status.reason);
+        with_tls(&mut world, false, false);
+        world.run();
+        assert!(is_ready(&world));
+    }
+}
+
+#[test]
+fn a_restore_to_another_kind_of_tls_needs_the_secrets_of_the_spec_and_no_others() {
+    let mut world = World::new(3, true, "3.6.10");
+    with_tls(&mut world, true, true);
+    world.run();
+    with_tls(&mut world, false, false);
+    world.absent_secrets.extend(["peer", "server", "operator"].map(str::to_owned));
+    world.run_passes(2);
+    assert!(world.status.reason.contains("waiting for Secret"), "{}", world.status.reason);
+    world.want_restore("r", 100);
+    world.run_passes(12);
+    world.desired.restore = None;
+    world.run();
+    assert!(is_ready(&world) && world.pods.values().all(|pod| pod.seen.tls == Tls::default()));
+    with_tls(&mut world, true, false);
+    world.want_restore("s", 100);
+    let before = world.pods.len();
+    world.run_passes(3);
+    assert_eq!(world.pods.len(), before, "no restored member is made that could not start");
+    assert!(world.status.reason.contains("waiting for Secret `peer`"), "{}", world.status.reason);
+    world.absent_secrets.clear();
+    world.run_passes(12);
+    world.desired.restore = None;
+    world.run();
+    assert!(is_ready(&world) && world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
 }
 
 #[test]

@@ -123,6 +123,24 @@ fn a_restore_is_not_called_off_when_the_old_members_could_not_come_back() {
     }
 }
 
+/// Two of three are gone without a trace and the third says nothing: what is left is not all that there was.
+#[test]
+fn a_restore_is_not_called_off_for_the_last_of_three_members() {
+    let mut world = World::three();
+    let old = world.members();
+    world.cut.insert(old[0].clone());
+    old[1..].iter().for_each(|name| world.lose_volume(name));
+    world.run_passes(2);
+    world.want_restore("r", 100);
+    while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Confirmed) {
+        world.run_passes(1);
+    }
+    world.desired.restore = None;
+    let planned = world.pass_of(0);
+    let called_off = |step: &Step| matches!(step, Step::DeletePod { why: PodDeletion::RestoreCancelled, .. });
+    assert!(!planned.steps.iter().any(called_off));
+}
+
 #[test]
 fn a_formation_that_lost_its_quorum_unseen_is_restored() {
     let mut world = World::formed_unseen(3, true);
