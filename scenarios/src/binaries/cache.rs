@@ -228,6 +228,9 @@ impl Cache {
         for (path, content) in package.files {
             hash.update(format!("\0{path}\0{content}"));
         }
+        if !package.linker_flags.is_empty() {
+            hash.update(format!("\0{}", package.linker_flags));
+        }
         let hash: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         self.root.join(format!("{}-{hash}", package.id()))
     }

@@ -12,6 +12,8 @@ pub struct Package {
     pub version: &'static str,
     /// What builds it.
     pub toolchain: Toolchain,
+    /// For Go's linker, beside what all get.
+    pub linker_flags: &'static str,
     /// What is built from it.
     pub programs: &'static [Program],
     /// The module's files: path below the build directory, content. The sum of all of them is the cache's key.
@@ -68,6 +70,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.2.25",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.2.25"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.2.25"),
@@ -78,6 +81,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.2.32",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.2.32"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.2.32"),
@@ -88,6 +92,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.3.27",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "github.com/coreos/etcd", &["--version"], "3.3.27"),
             program("etcdctl", "github.com/coreos/etcd/etcdctl", &["--version"], "3.3.27"),
@@ -98,6 +103,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.4.13",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "go.etcd.io/etcd", &["--version"], "3.4.13"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl", &["version"], "3.4.13"),
@@ -108,6 +114,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.5.35",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.5.35"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.5.35"),
@@ -119,6 +126,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.6.10",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.6.10"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.6.10"),
@@ -130,6 +138,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "etcd",
         version: "3.7.3",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[
             program("etcd", "go.etcd.io/etcd/server/v3", &["--version"], "3.7.3"),
             program("etcdctl", "go.etcd.io/etcd/etcdctl/v3", &["version"], "3.7.3"),
@@ -142,6 +151,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "minio",
         version: "2026.2.12",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[program("minio", "github.com/minio/minio", &["--version"], "minio version")],
         files: module!("minio-2026.2.12"),
     },
@@ -150,6 +160,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "fake-gcs-server",
         version: "1.56.1",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[program("fake-gcs-server", ".", &["-help"], "public-host")],
         files: files![
             "fake-gcs-server-1.56.1/go.mod",
@@ -162,6 +173,7 @@ pub const CATALOGUE: &[Package] = &[
         name: "azurite",
         version: "3.35.0",
         toolchain: Toolchain::Npm,
+        linker_flags: "",
         programs: &[program("azurite", "node_modules/azurite/dist/src/blob/main.js", &["--version"], "3.35.0")],
         files: files!["azurite-3.35.0/package.json", "azurite-3.35.0/package-lock.json"],
     },
@@ -169,15 +181,23 @@ pub const CATALOGUE: &[Package] = &[
         name: "helm",
         version: "4.3.1",
         toolchain: Toolchain::Go,
+        linker_flags: "",
         programs: &[program("helm", "helm.sh/helm/v4/cmd/helm", &["version", "--short"], "v4.")],
         files: module!("helm-4.3.1"),
     },
     Package {
-        // It learns its release from a linker flag of its own project's build, which is not what is run here.
         name: "kubectl",
         version: "1.34.4",
         toolchain: Toolchain::Go,
-        programs: &[program("kubectl", "k8s.io/kubernetes/cmd/kubectl", &["version", "--client"], "Client Version")],
+        // It learns its release from its project's build; without, `kubectl version` fails on comparing it with a server's.
+        linker_flags: "-X k8s.io/component-base/version.gitVersion=v1.34.4 \
+                       -X k8s.io/client-go/pkg/version.gitVersion=v1.34.4",
+        programs: &[program(
+            "kubectl",
+            "k8s.io/kubernetes/cmd/kubectl",
+            &["version", "--client"],
+            "Client Version: v1.34.4",
+        )],
         files: module!("kubectl-1.34.4"),
     },
 ];

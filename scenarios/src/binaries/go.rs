@@ -74,7 +74,9 @@ impl Go {
         command
             .args(["-n", "10"])
             .arg(&self.path)
-            .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", "-s -w", "-o"])
+            .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags"])
+            .arg(format!("-s -w {}", package.linker_flags).trim())
+            .arg("-o")
             .arg(output)
             .arg(program.source)
             .current_dir(directory)
