@@ -9,7 +9,6 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -380,8 +379,6 @@ async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> Pass
     let key = &target.key;
     let kubernetes = &context.ports.kubernetes;
     let read = |error: KubernetesError| (FailureReason::KubernetesRead, error.to_string());
-    // The scope may have been changed since the target was queued: then the object is another operator's.
-    let is_theirs = |meta: &ObjectMeta| labels::is_clusterwide(meta.annotations.as_ref()) != context.clusterwide;
     let backup_context = || BackupContext {
         legacy_alive: context.legacy_alive.clone(),
         part_bytes: context.part_bytes,
@@ -393,13 +390,13 @@ async fn run_pass(context: &Context, target: &Target, fence: Arc<Fence>) -> Pass
         }
         Controller::Backup => {
             let found = kubernetes.get_typed::<EtcdBackup>(key).await.map_err(read)?;
-            let Some(found) = found.filter(|found| !is_theirs(&found.metadata)) else { return Ok(None) };
+            let Some(found) = found.filter(|found| context.manages(&found.metadata)) else { return Ok(None) };
             let next = backup::reconcile(&context.ports, key, found, &backup_context()).await;
             next.map(|next| next.after).map_err(|error| (backup_failure(&error), chain(&error)))
         }
         Controller::Restore => {
             let found = kubernetes.get_typed::<EtcdRestore>(key).await.map_err(read)?;
-            let Some(found) = found.filter(|found| !is_theirs(&found.metadata)) else { return Ok(None) };
+            let Some(found) = found.filter(|found| context.manages(&found.metadata)) else { return Ok(None) };
             let next = restore::reconcile(&context.ports, key, found, &backup_context()).await;
             next.map(|next| next.after).map_err(|error| (backup_failure(&error), chain(&error)))
         }

@@ -6,6 +6,7 @@
 //! anything but etcd's own status.
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::api::{EtcdCluster, EtcdClusterStatus, labels};
@@ -34,6 +35,13 @@ pub struct Context {
     pub clusterwide: bool,
     /// Whether a lock of the archived operator is fresh.
     pub legacy_alive: Option<String>,
+}
+
+impl Context {
+    /// Whether an object is this operator's. The scope may have been changed since it was queued.
+    pub fn manages(&self, meta: &ObjectMeta) -> bool {
+        labels::is_clusterwide(meta.annotations.as_ref()) == self.clusterwide
+    }
 }
 
 /// Why a pass did not come to its end.
@@ -94,9 +102,7 @@ struct Look {
 /// See [`ReconcileError`]: whatever was not done is found again by the next pass.
 pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<SignedDuration>, ReconcileError> {
     let cached = View::cached(&context.cache.lock().unwrap_or_else(PoisonError::into_inner), key);
-    // The scope may have been changed since the target was queued: then the object is another operator's.
-    let is_ours =
-        |view: &View| labels::is_clusterwide(view.cluster.metadata.annotations.as_ref()) == context.clusterwide;
+    let is_ours = |view: &View| context.manages(&view.cluster.metadata);
     let Some(view) = cached.filter(is_ours) else { return Ok(None) };
     let glance = look(context, view).await?;
     if glance.plan.steps.is_empty() && new_status(context, &glance).is_none() {

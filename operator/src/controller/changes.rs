@@ -1,6 +1,6 @@
 //! Which changes of a custom resource are news to a controller, and which only say back what it wrote itself.
 
-use crate::api::EtcdRestoreStatus;
+use crate::api::{RestoreRunPhase, SnapshotRef};
 use crate::cache::Change;
 use crate::ports::Object;
 
@@ -19,29 +19,19 @@ pub(super) fn is_own_status_write(change: &Change) -> bool {
 /// the snapshot. The words in it repeat what the EtcdCluster says of itself: woken by them it would look, say the next
 /// number, and be woken by that.
 pub(super) fn is_news_to_the_cluster(change: &Change) -> bool {
-    let read_of = |object: &Option<Object>| match object {
-        Some(Object::EtcdRestore(restore)) => read_by_the_plan(restore.status.as_ref()),
-        _ => None,
-    };
-    !is_own_status_write(change) || read_of(&change.before) != read_of(&change.now)
+    !is_own_status_write(change) || read_by_the_plan(&change.before) != read_by_the_plan(&change.now)
 }
 
-fn read_by_the_plan(status: Option<&EtcdRestoreStatus>) -> Option<EtcdRestoreStatus> {
-    status.map(|status| EtcdRestoreStatus {
-        phase: status.phase,
-        snapshot: status.snapshot.clone(),
-        succeeded: status.succeeded,
-        ..EtcdRestoreStatus::default()
-    })
+fn read_by_the_plan(object: &Option<Object>) -> Option<(Option<RestoreRunPhase>, Option<&SnapshotRef>)> {
+    let Some(Object::EtcdRestore(restore)) = object else { return None };
+    restore.status.as_ref().map(|status| (status.phase, status.snapshot.as_ref()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::EtcdRestore;
-    use crate::api::restore::RestoreRunPhase;
+    use crate::api::{EtcdRestore, EtcdRestoreStatus};
     use crate::ports::{Kind, Typed};
-    use std::sync::Arc;
 
     fn restore(edit: impl FnOnce(&mut EtcdRestore)) -> Object {
         let text = "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdRestore, metadata: {name: c, uid: u1, \
@@ -51,7 +41,7 @@ mod tests {
         let object = Object::from_json(Kind::EtcdRestore, json).expect("a restore");
         let mut restore = EtcdRestore::clone(&*object.typed::<EtcdRestore>().expect("a restore"));
         edit(&mut restore);
-        Arc::new(restore).as_ref().clone().into_object()
+        restore.into_object()
     }
 
     fn status(restore: &mut EtcdRestore) -> &mut EtcdRestoreStatus {
