@@ -235,8 +235,8 @@ fn is_legacy_fresh(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::tests::world::World;
-    use crate::ports::{Clock, Kind};
+    use crate::backup::tests::world::{Still, World};
+    use crate::ports::Kind;
     use futures::FutureExt;
 
     fn lease(holder: &str, renewed: i64, transitions: i32) -> Lease {
@@ -253,24 +253,6 @@ mod tests {
 
     fn at(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
-    }
-
-    /// A clock on which nobody wakes up: what is done before the first sleep is all that is done.
-    struct Still;
-
-    #[async_trait::async_trait]
-    impl Clock for Still {
-        fn now(&self) -> Timestamp {
-            Timestamp::UNIX_EPOCH
-        }
-
-        fn monotonic(&self) -> SignedDuration {
-            SignedDuration::ZERO
-        }
-
-        async fn sleep(&self, _: SignedDuration) {
-            futures::future::pending::<()>().await;
-        }
     }
 
     #[test]

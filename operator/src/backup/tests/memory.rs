@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::task::noop_waker_ref;
 use futures::{FutureExt, StreamExt};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -18,8 +18,9 @@ use std::task::{Context, Poll};
 
 use crate::backup::bucket::{Bucket, WriteMode};
 use crate::backup::standing::Standing;
+use crate::backup::tests::world::Still;
 use crate::backup::transfer::{Limits, PART_BYTES, send};
-use crate::ports::{Clock, Credentials, EtcdError};
+use crate::ports::{Credentials, EtcdError};
 
 /// What one backup may hold, whatever the size of the database.
 const HELD_MAX: usize = 32 << 20;
@@ -127,24 +128,6 @@ impl ObjectStore for Slow {
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
         self.inner.copy_opts(from, to, options).await
-    }
-}
-
-/// A clock on which nothing is ever late.
-struct Still;
-
-#[async_trait]
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-
-    fn monotonic(&self) -> SignedDuration {
-        SignedDuration::ZERO
-    }
-
-    async fn sleep(&self, _: SignedDuration) {
-        futures::future::pending::<()>().await;
     }
 }
 

@@ -107,6 +107,24 @@ impl Clock for Time {
     }
 }
 
+/// A clock on which nothing is ever late and nobody wakes up.
+pub(crate) struct Still;
+
+#[async_trait]
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn monotonic(&self) -> SignedDuration {
+        SignedDuration::ZERO
+    }
+
+    async fn sleep(&self, _: SignedDuration) {
+        futures::future::pending::<()>().await;
+    }
+}
+
 struct Zero;
 
 impl Random for Zero {
