@@ -244,13 +244,11 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
                 // On its volume it may have data that counts, and nobody else can give it the corrected spec: the pod that
                 // takes its place expects data, and says so if there is none. What a restored member begins with is in the
                 // snapshot; it is made anew only for what it cannot begin without.
-                let on_volume = volume.is_some_and(|volume| !volume.deleting);
-                let going = volume.is_some_and(|volume| volume.deleting);
-                let goes = match restore {
-                    None => on_volume && is_outdated(pod),
-                    Some(_) => !going && pods::has_dead_agent(pod, &pass.spec.agent_image),
+                let is_made_anew = match restore {
+                    None => volume.is_some() && is_outdated(pod),
+                    Some(_) => pods::has_dead_agent(pod, &pass.spec.agent_image),
                 };
-                if goes {
+                if is_made_anew && volume.is_none_or(|volume| !volume.deleting) {
                     outdated = outdated.or(Some(pod));
                 }
                 pass.wait(Waiting::PodStart {

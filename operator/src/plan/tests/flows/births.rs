@@ -7,6 +7,7 @@ use crate::api::cluster::ClusterPhase;
 use crate::api::conditions::{self, ConditionStatus};
 use crate::model::Storage;
 use crate::model::quorum::quorum;
+use crate::plan::Step;
 use crate::plan::tests::world::World;
 
 #[test]
@@ -257,6 +258,29 @@ fn members_that_formed_unseen_and_crash_since_are_corrected_on_their_volumes() {
     world.operator_cut = false;
     world.run();
     assert_eq!((world.attempt(), world.members()), (1, seeds));
+}
+
+/// Its pod alone holds the claim, and what is on it may count.
+#[test]
+fn the_pod_of_a_seed_whose_claim_is_being_deleted_is_not_corrected_away() {
+    let mut world = World::formed_unseen(3, true);
+    let seeds = world.seeds();
+    world.operator_cut = true;
+    world.run_passes(1);
+    world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+    seeds.iter().for_each(|seed| world.kill_pod(seed));
+    world.run_passes(3);
+    world.volumes.get_mut(&seeds[0]).expect("it has one").seen.deleting = true;
+    world.want_other_template();
+    let mut corrected = BTreeSet::new();
+    for _ in 0..6 {
+        let planned = world.pass_of(usize::MAX);
+        corrected.extend(planned.steps.into_iter().filter_map(|step| match step {
+            Step::DeletePod { name, .. } => Some(name),
+            _ => None,
+        }));
+    }
+    assert_eq!(corrected, seeds[1..].iter().cloned().collect());
 }
 
 /// A kubelet that came back takes no pod that does not fit its node any more: the container has no status then, as one

@@ -159,6 +159,8 @@ fn a_restored_seed_that_waits_for_the_agent_of_an_operator_of_before_gets_anothe
         world.desired.restore = None;
         world.run();
         assert!(is_ready(&world), "volumes {volumes}, seed {late}");
+        let serving = world.record.lineage.as_ref().expect("it was formed");
+        assert!(serving.restored_from.is_some(), "volumes {volumes}, seed {late}: it was restored, not called off");
         assert_eq!(world.members().len(), 3);
     }
 }
