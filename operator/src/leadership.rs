@@ -15,10 +15,8 @@ use crate::ports::{Controller, Fence, KubernetesError, ObjectKey, Ports, Typed};
 
 /// How long a lease holds without renewal. The archived operator's.
 pub const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(15);
-/// How often the holder renews, and others look.
+/// How often the holder renews, and others look; the archived operator's lock is looked at as often.
 pub const RETRY_PERIOD: SignedDuration = SignedDuration::from_secs(2);
-/// How often the archived operator's lock is looked at again.
-pub const LEGACY_PERIOD: SignedDuration = SignedDuration::from_secs(30);
 /// Annotation in which the archived operator kept its lock, on an Endpoints object.
 pub const LEGACY_LOCK_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
@@ -81,27 +79,22 @@ pub fn decide(lease: Option<&Lease>, identity: &str, now: SignedDuration, sighti
 /// Acquires and renews the lease of one controller for ever, and keeps the fence true. Never ends.
 pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, fence: Arc<Fence>) {
     let mut sighting = Sighting::default();
-    let mut legacy_due = ports.clock.monotonic();
     let mut legacy = LegacySighting::default();
     // A lock that could not be read yet is not one that is not there.
-    let mut looked = false;
+    let mut known = None;
     loop {
-        if ports.clock.monotonic() >= legacy_due {
-            match legacy_lock(&ports, &candidate, controller, &mut legacy).await {
-                Ok(lock) => {
-                    if let Some(lock) = &lock {
-                        tracing::warn!(%lock, "the archived operator is alive; doing nothing until its lock expires");
-                    }
-                    // A fresh lock is looked at often: it expires in seconds once the archived operator is gone.
-                    let period = if lock.is_some() { RETRY_PERIOD } else { LEGACY_PERIOD };
-                    legacy_due = ports.clock.monotonic() + period;
-                    fence.set_legacy_lock(lock);
-                    looked = true;
+        match legacy_lock(&ports, &candidate, controller, &mut legacy).await {
+            Ok(lock) => {
+                let is_news = known.as_ref() != Some(&lock);
+                if let Some(lock) = lock.as_ref().filter(|_| is_news) {
+                    tracing::warn!(%lock, "the archived operator is alive; doing nothing until its lock expires");
                 }
-                Err(error) => tracing::warn!(%error, "the archived operator's lock cannot be read"),
+                fence.set_legacy_lock(lock.clone());
+                known = Some(lock);
             }
+            Err(error) => tracing::warn!(%error, "the archived operator's lock cannot be read"),
         }
-        if !looked {
+        if known.is_none() {
             ports.clock.sleep(RETRY_PERIOD).await;
             continue;
         }
@@ -236,8 +229,10 @@ fn is_legacy_fresh(
 mod tests {
     use super::*;
     use crate::backup::tests::world::{Still, World};
-    use crate::ports::Kind;
+    use crate::ports::{Clock, Kind};
+    use async_trait::async_trait;
     use futures::FutureExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn lease(holder: &str, renewed: i64, transitions: i32) -> Lease {
         let renew_time = Timestamp::from_second(renewed).ok().map(MicroTime);
@@ -270,6 +265,49 @@ mod tests {
             assert_eq!(elect(ports, candidate, Controller::Cluster, fence.clone()).now_or_never(), None);
             assert_eq!(fence.is_open(SignedDuration::ZERO), !unread);
         }
+    }
+
+    /// A night's sleep: `meanwhile` happens in the first, and nobody wakes up from the second.
+    struct OneNight<F>(AtomicBool, F);
+
+    #[async_trait]
+    impl<F: Fn() + Send + Sync> Clock for OneNight<F> {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH + self.monotonic()
+        }
+
+        fn monotonic(&self) -> SignedDuration {
+            if self.0.load(Ordering::Relaxed) { RETRY_PERIOD } else { SignedDuration::ZERO }
+        }
+
+        async fn sleep(&self, duration: SignedDuration) {
+            assert_eq!(duration, RETRY_PERIOD);
+            if self.0.swap(true, Ordering::Relaxed) {
+                futures::future::pending::<()>().await;
+            }
+            (self.1)();
+        }
+    }
+
+    #[test]
+    fn an_archived_operator_that_starts_later_is_noticed_at_the_next_look() {
+        let world = World::new();
+        let (objects, fence) = (world.kubernetes.clone(), Arc::new(Fence::default()));
+        let seen = fence.clone();
+        let meanwhile = move || {
+            assert!(seen.is_open(SignedDuration::ZERO) && seen.legacy_lock().is_none(), "until then it acts");
+            let lock = r#"{"holderIdentity":"old-0","leaseDurationSeconds":15,"renewTime":"1970-01-01T00:00:01Z"}"#;
+            let name = Controller::Cluster.lock_name();
+            let endpoints = format!(
+                "{{apiVersion: v1, kind: Endpoints, metadata: {{name: {name}, namespace: ns, annotations: \
+                 {{{LEGACY_LOCK_ANNOTATION}: '{lock}'}}}}}}"
+            );
+            objects.insert(Kind::Endpoints, &endpoints);
+        };
+        let ports = Ports { clock: Arc::new(OneNight(AtomicBool::new(false), meanwhile)), ..world.ports() };
+        let candidate = Candidate { namespace: "ns".into(), identity: "me".into() };
+        assert_eq!(elect(ports, candidate, Controller::Cluster, fence.clone()).now_or_never(), None);
+        assert_eq!(fence.legacy_lock(), Some("Endpoints ns/etcd-operator".to_owned()));
     }
 
     #[test]
