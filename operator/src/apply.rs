@@ -77,8 +77,12 @@ impl Applier<'_> {
                 let replaced = kubernetes.replace(&service.as_ref().clone().into_object()).await;
                 replaced.map(drop).map_err(|source| kubernetes_error(step, source))
             }
-            Step::DeletePod { name, uid, .. } => self.delete(step, Kind::Pod, name, uid).await,
-            Step::DeleteVolume { name, uid, .. } => self.delete(step, Kind::PersistentVolumeClaim, name, uid).await,
+            Step::DeletePod { name, uid, resource_version, .. } => {
+                self.delete(step, Kind::Pod, name, uid, resource_version).await
+            },
+            Step::DeleteVolume { name, uid, resource_version, .. } => {
+                self.delete(step, Kind::PersistentVolumeClaim, name, uid, resource_version).await
+            },
             Step::PatchImage { name, uid, resource_version, image, version, .. } => {
                 let patch = json!({
                     "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
@@ -142,8 +146,16 @@ impl Applier<'_> {
         }
     }
 
-    async fn delete(&self, step: &Step, kind: Kind, name: &str, uid: &str) -> Result<(), ApplyError> {
-        let preconditions = Preconditions { uid: uid.to_owned(), resource_version: None };
+    async fn delete(
+        &self,
+        step: &Step,
+        kind: Kind,
+        name: &str,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<(), ApplyError> {
+        let preconditions =
+            Preconditions { uid: uid.to_owned(), resource_version: Some(resource_version.to_owned()) };
         match self.ports.kubernetes.delete(kind, &self.key(name), &preconditions, None).await {
             // Gone already, by somebody else or by our own request whose answer was lost.
             Ok(()) | Err(KubernetesError::NotFound { .. }) => Ok(()),

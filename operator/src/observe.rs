@@ -195,6 +195,7 @@ fn observe_volume(volume: &PersistentVolumeClaim, cluster_uid: &str) -> VolumeOb
     VolumeObserved {
         name: volume.name_any(),
         uid: volume.uid().unwrap_or_default(),
+        resource_version: volume.resource_version().unwrap_or_default(),
         lineage: label(&volume.metadata, labels::LABEL_LINEAGE),
         ours: is_controlled_by(&volume.metadata, cluster_uid),
         deleting: volume.metadata.deletion_timestamp.is_some(),

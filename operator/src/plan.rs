@@ -63,7 +63,7 @@ impl Plan {
         Self { record, steps: Vec::new(), waiting: Vec::new(), refused }
     }
 
-    /// When the next pass should look, if nothing happens before. Without jitter: the queue adds it.
+    /// When the next pass should look, if nothing happens before. Without jitter: the controller adds it.
     pub fn poll_after(&self) -> SignedDuration {
         let hands_off = |waiting: &Waiting| matches!(waiting, Waiting::Paused | Waiting::Deletion);
         if !self.steps.is_empty() {

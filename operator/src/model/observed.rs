@@ -52,7 +52,7 @@ pub struct PodObserved {
     pub name: String,
     /// Precondition of every delete.
     pub uid: String,
-    /// Precondition of every patch.
+    /// Precondition of every patch and delete.
     pub resource_version: String,
     /// Value of the lineage label; none on pods of the archived operator.
     pub lineage: Option<String>,
@@ -135,6 +135,8 @@ pub struct VolumeObserved {
     pub name: String,
     /// Precondition of every delete; a claim made anew under the old name is another, empty volume.
     pub uid: String,
+    /// Precondition of every delete: it is as it was judged.
+    pub resource_version: String,
     /// Value of the lineage label.
     pub lineage: Option<String>,
     /// Whether our EtcdCluster (by uid) controls it.

@@ -279,8 +279,7 @@ pub(super) fn raise(pass: &mut Pass<'_>, lineage: &Lineage, restore: Option<&Res
     }
     let ended = terminal.map(|pod| (pod, PodDeletion::Terminal));
     if let Some((pod, why)) = ended.or(outdated.map(|pod| (pod, PodDeletion::Outdated))) {
-        let (name, uid) = (pod.name.clone(), pod.uid.clone());
-        pass.steps.push(Step::DeletePod { name, uid, why });
+        pass.steps.push(Step::delete_pod(pod, why));
     }
 }
 
@@ -307,7 +306,7 @@ pub(super) fn drop_lineages(
         if pod.deleting {
             pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
         } else {
-            pass.steps.push(Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone(), why: pods });
+            pass.steps.push(Step::delete_pod(pod, pods));
         }
     }
     for volume in pass.observed.volumes.values().filter(|volume| dropped(volume.ours, &volume.lineage)) {
@@ -315,7 +314,7 @@ pub(super) fn drop_lineages(
         if volume.deleting {
             pass.wait(Waiting::ObjectGone { kind: "PersistentVolumeClaim", name: volume.name.clone() });
         } else if pass.pod(&volume.name).is_none() {
-            pass.steps.push(Step::DeleteVolume { name: volume.name.clone(), uid: volume.uid.clone(), why: volumes });
+            pass.steps.push(Step::delete_volume(volume, volumes));
         }
     }
     left

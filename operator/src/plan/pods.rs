@@ -110,7 +110,7 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
     if pod.running || member.healthy || !usable {
         return None;
     }
-    let delete = |why| Step::DeletePod { name: pod.name.clone(), uid: pod.uid.clone(), why };
+    let delete = |why| Step::delete_pod(pod, why);
     if pod.terminal {
         return data_stays.then(|| delete(PodDeletion::Terminal));
     }

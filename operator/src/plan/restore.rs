@@ -173,8 +173,7 @@ fn stop_old(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
         let mut serving = false;
         for pod in old {
             if !pod.deleting {
-                let (name, uid) = (pod.name.clone(), pod.uid.clone());
-                pass.steps.push(super::Step::DeletePod { name, uid, why: PodDeletion::Superseded });
+                pass.steps.push(super::Step::delete_pod(pod, PodDeletion::Superseded));
             }
             if !pod.deleting || pod.ready || pass.observed.etcd.status(&pod.name).is_some() {
                 serving = true;

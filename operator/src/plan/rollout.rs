@@ -51,15 +51,14 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
     {
         return pass.last_step(step);
     }
-    let (name, uid) = (pod.name.clone(), pod.uid.clone());
     let step = if has_old_template(pass, member) && !must_be_made_anew(pass, member) {
-        Step::DeletePod { name, uid, why: PodDeletion::Outdated }
+        Step::delete_pod(pod, PodDeletion::Outdated)
     } else if !has_old_image(pass, member) {
         return ControlFlow::Continue(());
     } else {
         Step::PatchImage {
-            name,
-            uid,
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
             resource_version: pod.resource_version.clone(),
             image: pass.desired.image(),
             from: pod.image_version().to_owned(),

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 
-use crate::model::{Alarm, MemberId, Version};
+use crate::model::{Alarm, MemberId, PodObserved, Version, VolumeObserved};
 
 /// The membership that a call was planned against: ids and whether each is a learner, ordered by id.
 pub type Fence = Vec<(MemberId, bool)>;
 
-/// Why a pod is deleted. Each is an event reason too.
+/// Why a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodDeletion {
     /// It ended for good (Succeeded, Failed); it comes back on the same volume.
@@ -37,7 +37,7 @@ pub enum VolumeDeletion {
     RestoreCancelled,
 }
 
-/// Why a member is removed from etcd. Each is an event reason too.
+/// Why a member is removed from etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberRemoval {
     /// More members than wanted.
@@ -73,6 +73,8 @@ pub enum Step {
         name: String,
         /// uid precondition.
         uid: String,
+        /// resourceVersion precondition: what it was judged by is still so.
+        resource_version: String,
         /// Why.
         why: PodDeletion,
     },
@@ -82,6 +84,8 @@ pub enum Step {
         name: String,
         /// uid precondition.
         uid: String,
+        /// resourceVersion precondition: what it was judged by is still so.
+        resource_version: String,
         /// Why.
         why: VolumeDeletion,
     },
@@ -188,6 +192,18 @@ pub enum Step {
 }
 
 impl Step {
+    /// Deletes this pod as it was seen.
+    pub(super) fn delete_pod(pod: &PodObserved, why: PodDeletion) -> Self {
+        let (name, uid) = (pod.name.clone(), pod.uid.clone());
+        Self::DeletePod { name, uid, resource_version: pod.resource_version.clone(), why }
+    }
+
+    /// Deletes this claim as it was seen.
+    pub(super) fn delete_volume(volume: &VolumeObserved, why: VolumeDeletion) -> Self {
+        let (name, uid) = (volume.name.clone(), volume.uid.clone());
+        Self::DeleteVolume { name, uid, resource_version: volume.resource_version.clone(), why }
+    }
+
     /// Whether it takes a serving process, a vote or data away. A plan holds at most one such step,
     /// except that a superseded or abandoned lineage goes as a whole.
     pub fn is_disruptive(&self) -> bool {

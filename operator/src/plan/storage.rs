@@ -40,8 +40,7 @@ pub(super) fn drop_leftovers(pass: &mut Pass<'_>, members: &Members<'_>) -> Cont
         if pod.deleting || counted {
             pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
         } else {
-            let (name, uid) = (pod.name.clone(), pod.uid.clone());
-            return pass.last_step(Step::DeletePod { name, uid, why: PodDeletion::MemberRemoved });
+            return pass.last_step(Step::delete_pod(pod, PodDeletion::MemberRemoved));
         }
     }
     let volumes = pass.observed.volumes.values().filter(|volume| left(volume.ours, &volume.lineage, &volume.name));
@@ -49,8 +48,7 @@ pub(super) fn drop_leftovers(pass: &mut Pass<'_>, members: &Members<'_>) -> Cont
         if volume.deleting {
             pass.wait(Waiting::ObjectGone { kind: "PersistentVolumeClaim", name: volume.name.clone() });
         } else {
-            let (name, uid) = (volume.name.clone(), volume.uid.clone());
-            return pass.last_step(Step::DeleteVolume { name, uid, why: VolumeDeletion::MemberRemoved });
+            return pass.last_step(Step::delete_volume(volume, VolumeDeletion::MemberRemoved));
         }
     }
     ControlFlow::Continue(())

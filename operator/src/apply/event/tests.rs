@@ -16,11 +16,11 @@ fn pod(role: &str) -> Step {
 }
 
 fn delete_pod(why: PodDeletion) -> Step {
-    Step::DeletePod { name: "c-a".to_owned(), uid: "u".to_owned(), why }
+    Step::DeletePod { name: "c-a".to_owned(), uid: "u".to_owned(), resource_version: "1".to_owned(), why }
 }
 
 fn delete_volume(why: VolumeDeletion) -> Step {
-    Step::DeleteVolume { name: "c-a".to_owned(), uid: "u".to_owned(), why }
+    Step::DeleteVolume { name: "c-a".to_owned(), uid: "u".to_owned(), resource_version: "1".to_owned(), why }
 }
 
 fn remove(why: MemberRemoval) -> Step {

@@ -484,6 +484,7 @@ impl World {
                 let seen = VolumeObserved {
                     name: name.clone(),
                     uid,
+                    resource_version: "1".into(),
                     lineage,
                     ours: true,
                     deleting: false,
