@@ -79,10 +79,10 @@ impl Applier<'_> {
             }
             Step::DeletePod { name, uid, resource_version, .. } => {
                 self.delete(step, Kind::Pod, name, uid, resource_version).await
-            },
+            }
             Step::DeleteVolume { name, uid, resource_version, .. } => {
                 self.delete(step, Kind::PersistentVolumeClaim, name, uid, resource_version).await
-            },
+            }
             Step::PatchImage { name, uid, resource_version, image, version, .. } => {
                 let patch = json!({
                     "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
@@ -154,8 +154,7 @@ impl Applier<'_> {
         uid: &str,
         resource_version: &str,
     ) -> Result<(), ApplyError> {
-        let preconditions =
-            Preconditions { uid: uid.to_owned(), resource_version: Some(resource_version.to_owned()) };
+        let preconditions = Preconditions { uid: uid.to_owned(), resource_version: Some(resource_version.to_owned()) };
         match self.ports.kubernetes.delete(kind, &self.key(name), &preconditions, None).await {
             // Gone already, by somebody else or by our own request whose answer was lost.
             Ok(()) | Err(KubernetesError::NotFound { .. }) => Ok(()),

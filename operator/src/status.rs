@@ -50,8 +50,7 @@ impl<'a> Facts<'a> {
         let storage_is_volume = desired.is_some_and(|desired| matches!(desired.storage, Storage::Volume(_)));
         let members = Members::join(observed, lineage.map(|lineage| lineage.token.as_str()), storage_is_volume);
         let asked = observed.etcd.statuses.values().any(|status| status.known().is_some());
-        let healthy = members.voters().filter(|member| member.healthy).count();
-        let votes = Votes { voters: members.voters().count(), healthy };
+        let votes = members.votes();
         // When nobody answers us, the kubelets' probes are the next best witness.
         let is_ready = |healthy: bool, pod_ready: bool| healthy || (!asked && pod_ready);
         let (ready, unready): (Vec<_>, Vec<_>) =

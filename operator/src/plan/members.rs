@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::pass::Pass;
 use crate::api::names;
+use crate::model::quorum::Votes;
 use crate::model::{
     Alarm, EtcdMember, MemberId, MemberStatus, Observed, PodObserved, Storage, Version, VolumeObserved,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Member<'a> {
     pub(crate) status: Option<&'a MemberStatus>,
     /// It answered as itself and follows a leader.
     pub(crate) healthy: bool,
+    /// It is healthy and nobody is deleting its pod: an evicted one answers until the kubelet stops it, and not after.
+    pub(crate) stays: bool,
     /// etcd raised CORRUPT on it.
     pub(crate) corrupt: bool,
     /// Why its data is gone for good, if it is.
@@ -80,7 +83,8 @@ impl<'a> Members<'a> {
             let status = etcd.status(&name);
             let healthy = entry.as_ref().is_some_and(|entry| etcd.is_healthy(&name, entry));
             let corrupt = entry.as_ref().is_some_and(|entry| etcd.raised().contains(&(entry.id, Alarm::Corrupt)));
-            let mut member = Member { name, entry, pod, volume, status, healthy, corrupt, lost: None };
+            let stays = healthy && pod.is_none_or(|pod| !pod.deleting);
+            let mut member = Member { name, entry, pod, volume, status, healthy, stays, corrupt, lost: None };
             member.lost = why_lost(&member, storage_is_volume);
             member
         };
@@ -97,6 +101,16 @@ impl<'a> Members<'a> {
     /// Members with a vote.
     pub(crate) fn voters(&self) -> impl Iterator<Item = &Member<'a>> {
         self.all.iter().filter(|member| !member.is_learner())
+    }
+
+    /// How many votes there are, and what they are worth.
+    pub(crate) fn votes(&self) -> Votes {
+        let count = |counts: fn(&Member<'_>) -> bool| self.voters().filter(|member| counts(member)).count();
+        Votes {
+            voters: self.voters().count(),
+            healthy: count(|member| member.healthy),
+            staying: count(|member| member.stays),
+        }
     }
 
     /// Members without one.

@@ -8,7 +8,7 @@ use super::pass::Pass;
 use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
-use crate::build::pod::{ETCD_CONTAINER, RESTORE_CONTAINER};
+use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER};
 use crate::model::{Alarm, MemberId, PodObserved, Version};
 
 /// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
@@ -50,16 +50,24 @@ pub(super) fn has_had_its_time(pass: &Pass<'_>, member: &Member<'_>) -> bool {
 }
 
 fn is_overdue(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
-    has_had_its_time(pass, member) && !lacks_image(members, member)
+    has_had_its_time(pass, member) && !is_first_of_its_kind(pass, members, member)
 }
 
-/// Another member would lack the same image of etcd: replacing this one cannot help, correcting the spec will. A member
-/// that cannot get what another one runs is on a broken node, and one that lacks our agent's image gets a newer one in
-/// its successor: those are replaced like all others.
-fn lacks_image(members: &Members<'_>, member: &Member<'_>) -> bool {
-    let held_up = |pod: &&PodObserved| pod.lacks_image() && pod.is_held_up_by(&[ETCD_CONTAINER, RESTORE_CONTAINER]);
-    let Some(pod) = member.pod.filter(held_up) else { return false };
-    !members.all.iter().filter_map(|other| other.pod).any(|other| other.running && other.image == pod.image)
+/// It is as the spec wants it, and no other member that serves is: then its successor would fare no better. Replacing it
+/// cannot help, and would cost a good volume; correcting the spec will (an image that does not exist, a node selector that
+/// no node has, a flag that etcd does not know).
+///
+/// A member that does not come up with what another one runs is on a broken node, and one that lacks our agent's image gets
+/// a newer one in its successor: those are replaced like all others, and so is one whose pod is gone or going.
+fn is_first_of_its_kind(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
+    let Some(pod) = member.pod.filter(|pod| !pod.deleting && !pod.terminal) else { return false };
+    // One that came up and stays up was made as it should be, whatever it suffers from now.
+    let is_up = pod.running && pod.first_started_at.is_some();
+    if is_up || rollout::is_outdated(pass, member) || pod.is_held_up_by(&[AGENT_CONTAINER, FETCH_CONTAINER]) {
+        return false;
+    }
+    let is_same = |other: &PodObserved| other.image == pod.image && other.template_hash == pod.template_hash;
+    !members.all.iter().any(|other| other.healthy && other.pod.is_some_and(is_same))
 }
 
 /// Stops everything below when no change of the list could be committed, and says what is missing.
@@ -141,7 +149,7 @@ pub(super) fn finish_learner(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     if members.voters().count() >= voters_wanted(pass, members) || members.learners().count() > 1 {
         return remove(pass, members, safety, learner, MemberRemoval::ScaleIn);
     }
-    let Some(behind) = members.behind(learner).filter(|_| learner.healthy) else {
+    let Some(behind) = members.behind(learner).filter(|_| learner.stays) else {
         let why = "it has not joined yet".to_owned();
         pass.wait(Waiting::MemberHealth { member: learner.name.clone(), why });
         return ControlFlow::Continue(());
@@ -211,10 +219,13 @@ pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     }
     for member in members.voters().filter(|member| !member.healthy) {
         let waiting = match patience(pass, member) {
-            Some(left) if !lacks_image(members, member) => {
+            Some(left) if !is_first_of_its_kind(pass, members, member) => {
                 Waiting::MemberReturn { member: member.name.clone(), seconds: in_minutes(left) }
             }
-            _ => Waiting::MemberHealth { member: member.name.clone(), why: "its image cannot be pulled".to_owned() },
+            _ => {
+                let why = "it is the first that is as the spec wants it, and is not replaced".to_owned();
+                Waiting::MemberHealth { member: member.name.clone(), why }
+            }
         };
         pass.wait(waiting);
     }
@@ -264,7 +275,7 @@ fn fresh_name(pass: &Pass<'_>, members: &Members<'_>) -> String {
     }
 }
 
-/// Removes one member: unhealthy ones first, then one that must be made anew anyway, then the youngest. The leader hands
+/// Removes one member: those that do not serve or are on their way out first, then one that must be made anew anyway, then the youngest. The leader hands
 /// on before it goes; where it cannot (below etcd 3.3) another one goes.
 pub(super) fn scale_in(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
     if members.voters().count() <= pass.desired.size {
@@ -277,7 +288,7 @@ pub(super) fn scale_in(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safe
         && candidates.iter().any(|member| rollout::must_be_made_anew(pass, member))
     {
         candidates.retain(|member| rollout::must_be_made_anew(pass, member));
-        let starting = members.voters().find(|member| !member.healthy && !rollout::must_be_made_anew(pass, member));
+        let starting = members.voters().find(|member| !member.stays && !rollout::must_be_made_anew(pass, member));
         if let Some(member) = starting {
             let why = "before the member that it stands in for goes".to_owned();
             pass.wait(Waiting::MemberHealth { member: member.name.clone(), why });
@@ -287,7 +298,7 @@ pub(super) fn scale_in(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safe
     candidates.sort_by_key(|member| {
         let age = member.pod.map_or(i64::MAX, |pod| pod.created_at.as_second());
         let anew = rollout::must_be_made_anew(pass, member);
-        (member.healthy, !anew, anew && members.leads(member), std::cmp::Reverse(age), member.name.clone())
+        (member.stays, !anew, anew && members.leads(member), std::cmp::Reverse(age), member.name.clone())
     });
     let others_can_go = candidates.len() > 1;
     for member in candidates {
@@ -312,7 +323,7 @@ pub(super) fn move_leader(pass: &Pass<'_>, members: &Members<'_>, leader: &Membe
     if !members.oldest_version()?.supports_move_leader() {
         return None;
     }
-    let others = members.voters().filter(|member| member.healthy && member.id() != leader.id());
+    let others = members.voters().filter(|member| member.stays && member.id() != leader.id());
     let to = others.min_by_key(|member| {
         let age = member.pod.map_or(i64::MAX, |pod| pod.created_at.as_second());
         (rollout::is_outdated(pass, member), members.behind(member) > Some(LEARNER_LAG_MAX), age, member.name.clone())

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{PodDeletion, Step, Waiting, ownership, storage};
+use super::{PodDeletion, Step, Waiting, ownership, rollout, storage};
 use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER, RESTORE_CONTAINER};
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{PodObserved, Storage};
@@ -17,7 +17,7 @@ pub(super) fn bring_back(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlF
         return ControlFlow::Continue(());
     };
     let template = build::template_hash(&pass.desired);
-    let mut repair = None;
+    let mut repair: Option<(Step, &str)> = None;
     for member in &members.all {
         if !ownership::is_free_or_ours(pass, &member.name, &token) {
             continue;
@@ -28,7 +28,8 @@ pub(super) fn bring_back(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlF
                 pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
             }
             Some(pod) => {
-                repair = repair.or_else(|| repair_pod(pass, member, pod, &template));
+                repair =
+                    repair.or_else(|| Some((repair_pod(pass, members, member, pod, &template)?, member.name.as_str())));
                 create_volume_if_new(pass, member, &token);
                 if !pod.running && member.lost.is_none() {
                     let why = pod.why_not_running.clone().unwrap_or_default();
@@ -38,7 +39,13 @@ pub(super) fn bring_back(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlF
         }
     }
     match repair {
-        Some(step) => pass.last_step(step),
+        Some((step, member)) => {
+            // As another one it has its whole time to come up. (One that ended comes back the same.)
+            if !matches!(step, Step::DeletePod { why: PodDeletion::Terminal, .. }) {
+                pass.record.unreachable_since.remove(member);
+            }
+            pass.last_step(step)
+        }
         None => ControlFlow::Continue(()),
     }
 }
@@ -74,7 +81,15 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
         expect_data: member.has_started() || member.volume.is_some(),
         restore: None,
     };
-    let pod = build::member_pod(&storage::on_its_volume(&pass.desired, member.volume), &start);
+    let mut desired = storage::on_its_volume(&pass.desired, member.volume);
+    // The version that a roll-out stopped at would take the next member along. Back within a minor harms no data.
+    if let Some(runs) = pass.record.version.clone()
+        && (runs.major, runs.minor) == (desired.version.major, desired.version.minor)
+        && is_roll_out_stopped(pass, members, member)
+    {
+        desired.to_mut().version = runs;
+    }
+    let pod = build::member_pod(&desired, &start);
     pass.steps.push(Step::CreatePod(Box::new(pod)));
     create_volume_if_new(pass, member, token);
 }
@@ -102,9 +117,23 @@ pub(super) fn has_dead_agent(pod: &PodObserved, agent_image: &str) -> bool {
         && pod.agent_image.as_ref().is_some_and(|image| image != agent_image)
 }
 
+/// Whether another member is as the spec wants it and cannot start so: a roll-out that has stopped. Nobody follows it, who
+/// may come up by himself.
+fn is_roll_out_stopped(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
+    let others = members.all.iter().filter(|other| other.name != member.name && !other.healthy);
+    let as_wanted = others.filter(|other| !rollout::is_outdated(pass, other));
+    as_wanted.filter_map(|other| other.pod).any(|pod| !pod.running && pod.fails_to_start())
+}
+
 /// What to do about a pod that does not run and never will as it is. It serves nobody, so no quorum rule is touched; its
-/// data must be on a volume, or not exist yet.
-fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template: &str) -> Option<Step> {
+/// data must be on a volume, or not exist yet. A container that only starts again is left alone: the roll-out has an order.
+fn repair_pod(
+    pass: &Pass<'_>,
+    members: &Members<'_>,
+    member: &Member<'_>,
+    pod: &PodObserved,
+    template: &str,
+) -> Option<Step> {
     let data_stays = member.volume.is_some() || !member.has_started();
     let usable = member.lost.is_none() && member.volume.is_none_or(|volume| !volume.deleting);
     if pod.running || member.healthy || !usable {
@@ -114,8 +143,10 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
     if pod.terminal {
         return data_stays.then(|| delete(PodDeletion::Terminal));
     }
+    let may_start = (pod.node.is_some() && !pod.never_ran) || is_roll_out_stopped(pass, members, member);
+    let hopeless = pod.fails_to_start() || !may_start;
     // A spec that could not run was corrected: this pod must not wait for a roll-out that waits for it.
-    if data_stays && pod.template_hash.as_ref().is_some_and(|hash| hash != template) {
+    if data_stays && hopeless && pod.template_hash.as_ref().is_some_and(|hash| hash != template) {
         return Some(delete(PodDeletion::Outdated));
     }
     let agent = &pass.desired.agent_image;
@@ -133,7 +164,7 @@ fn repair_pod(pass: &Pass<'_>, member: &Member<'_>, pod: &PodObserved, template:
         });
     }
     let image = pass.desired.image();
-    (!pass.version_refused && pod.image != image).then(|| Step::PatchImage {
+    (hopeless && !pass.version_refused && pod.image != image).then(|| Step::PatchImage {
         name: pod.name.clone(),
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),

@@ -42,7 +42,7 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
             return ControlFlow::Break(());
         }
     }
-    let next = outdated.into_iter().min_by_key(|member| (member.healthy, members.leads(member), member.name.clone()));
+    let next = outdated.into_iter().min_by_key(|member| (member.stays, members.leads(member), member.name.clone()));
     let Some(member) = next else { return ControlFlow::Continue(()) };
     let Some(pod) = member.pod.filter(|pod| !pod.deleting) else { return ControlFlow::Continue(()) };
     if members.leads(member)
@@ -83,6 +83,9 @@ fn why_not_next(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> 
 }
 
 fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<String> {
+    if member.healthy && !member.stays {
+        return Some("its pod is being deleted".to_owned());
+    }
     let status = member.status.filter(|_| member.healthy);
     let Some(status) = status else {
         return Some("it was changed and does not serve; the others are left as they are".to_owned());

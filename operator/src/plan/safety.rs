@@ -12,7 +12,7 @@ use crate::model::quorum::{TooFew, Votes};
 /// The votes of this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safety {
-    /// Voters and healthy voters.
+    /// Voters, healthy ones, and those of them that stay.
     pub votes: Votes,
     learners: usize,
     unstarted: usize,
@@ -21,39 +21,37 @@ pub struct Safety {
 impl Safety {
     /// Counts.
     pub(super) fn of(members: &Members<'_>) -> Self {
-        let healthy = members.voters().filter(|member| member.healthy).count();
         Self {
-            votes: Votes { voters: members.voters().count(), healthy },
+            votes: members.votes(),
             learners: members.learners().count(),
             unstarted: members.all.iter().filter(|member| !member.has_started()).count(),
         }
     }
 
-    /// `h >= q(V)` and, for a voter, `h' >= q(V-1)` without it. Removing a learner only needs the quorum that commits it.
+    /// `h >= q(V)` and, for a voter that stays, `s - 1 >= q(V-1)`. Removing a learner only needs the quorum that commits it.
     pub(super) fn why_unsafe_to_remove(&self, member: &Member<'_>) -> Option<Unsafe> {
-        let check =
-            if member.is_learner() { self.votes.check_add_learner() } else { self.votes.check_remove(member.healthy) };
+        let check = if member.is_learner() { self.votes.check_commit() } else { self.votes.check_remove(member.stays) };
         would_lose(check, || format!("remove member {}", member.name))
     }
 
-    /// `h - 1 >= q(V)` for a healthy voter; see `Votes::check_restart` for one and two voters.
+    /// `s - 1 >= q(V)` for a voter that stays; see `Votes::check_restart` for one and two voters.
     pub(super) fn why_unsafe_to_restart(&self, member: &Member<'_>) -> Option<Unsafe> {
-        let check = if member.is_learner() { Ok(()) } else { self.votes.check_restart(member.healthy) };
+        let check = if member.is_learner() { Ok(()) } else { self.votes.check_restart(member.stays) };
         would_lose(check, || format!("restart member {}", member.name))
     }
 
-    /// `h + 1 >= q(V+1)`.
+    /// `h >= q(V)` and `s + 1 >= q(V+1)`.
     pub(super) fn why_unsafe_to_promote(&self, member: &Member<'_>) -> Option<Unsafe> {
         would_lose(self.votes.check_promote(), || format!("promote learner {}", member.name))
     }
 
     /// Nobody is added while a learner or an unstarted member exists; a learner needs the quorum that commits it, a voter
-    /// (below etcd 3.4) needs every voter healthy. At most one more member than wanted: `voters + learners <= wanted + 1`.
+    /// (below etcd 3.4) needs every voter there to stay. At most one more member than wanted: `voters + learners <= wanted + 1`.
     pub(super) fn why_unsafe_to_add(&self, as_learner: bool, wanted: usize) -> Option<Unsafe> {
         let check = if self.learners > 0 || self.unstarted > 0 || self.votes.voters > wanted {
-            Err(TooFew { healthy: self.votes.healthy, needed: self.votes.voters + self.learners })
+            Err(TooFew { healthy: self.votes.staying, needed: self.votes.voters + self.learners })
         } else if as_learner {
-            self.votes.check_add_learner()
+            self.votes.check_commit()
         } else {
             self.votes.check_add_voter()
         };

@@ -4,6 +4,7 @@
 
 mod births;
 mod changes;
+mod evictions;
 mod images;
 mod losses;
 mod refusals;

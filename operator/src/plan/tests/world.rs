@@ -232,6 +232,13 @@ impl World {
         self.members().into_iter().find(|name| *name != leader).expect("there is a follower")
     }
 
+    /// A member that neither leads nor is one of these.
+    pub(crate) fn other_than(&self, names: &[&String]) -> String {
+        let leader = self.leader();
+        let mut others = self.members().into_iter().filter(|name| *name != leader && !names.contains(&name));
+        others.next().expect("there is another one")
+    }
+
     pub(crate) fn observe(&self) -> Observed {
         let etcd = match &self.record.lineage {
             Some(lineage) => self.observe_etcd(&lineage.token),

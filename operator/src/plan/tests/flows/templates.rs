@@ -1,6 +1,6 @@
 //! Templates: pods that must be made anew, on their volumes or by members that stand in.
 
-use super::check;
+use super::{check, is_ready};
 use crate::model::Storage;
 use crate::plan::Step;
 use crate::plan::tests::world::World;
@@ -178,4 +178,63 @@ fn a_new_member_whose_pod_mounts_no_claim_gets_none_again_and_again() {
     world.no_room = false;
     world.run();
     assert_eq!(world.members().len(), 4);
+}
+
+/// Its successor would fare no better, and one volume after the other would go.
+#[test]
+fn a_template_that_cannot_run_costs_no_member_and_no_volume() {
+    for crashes in [true, false] {
+        let mut world = World::three();
+        let (members, desired) = (world.members(), world.desired.clone());
+        let volumes = world.volumes.keys().cloned().collect::<Vec<_>>();
+        world.want_other_template();
+        if crashes {
+            world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+        } else {
+            world.no_room = true;
+        }
+        world.run_passes(3);
+        world.wait(6);
+        world.run_passes(5);
+        assert_eq!(world.members(), members, "crashes: {crashes}");
+        assert_eq!(world.volumes.keys().cloned().collect::<Vec<_>>(), volumes, "crashes: {crashes}");
+        assert!(!is_ready(&world));
+        world.no_room = false;
+        world.desired = desired;
+        world.run();
+        assert_eq!((world.members(), is_ready(&world)), (members, true), "crashes: {crashes}");
+    }
+}
+
+#[test]
+fn a_stopped_roll_out_takes_nobody_along_whose_container_only_starts_again() {
+    for template in [true, false] {
+        let mut world = World::three();
+        let members = world.members();
+        if template {
+            world.want_other_template();
+            world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+        } else {
+            world.missing_images.insert("3.6.11".into());
+            world.want_version("3.6.11");
+        }
+        world.run_passes(3);
+        let stopped = world.pods.values().find(|pod| !pod.seen.running).expect("it cannot start").seen.name.clone();
+        let other = world.other_than(&[&stopped]);
+        world.reboot_under(&other);
+        for _ in 0..5 {
+            let planned = world.pass_of(usize::MAX);
+            assert!(!planned.steps.iter().any(Step::is_disruptive), "template {template}: {:?}", planned.steps);
+        }
+        assert!(world.pods[&other].seen.running, "template {template}: it came up by itself");
+        if !template {
+            world.kill_pod(&other);
+            world.run_passes(3);
+            assert!(world.pods[&other].seen.image.ends_with("3.6.10"), "{}", world.pods[&other].seen.image);
+        }
+        world.want_version("3.6.12");
+        world.crashing_templates.clear();
+        world.run();
+        assert_eq!((world.members(), is_ready(&world)), (members, true), "template {template}");
+    }
 }

@@ -112,7 +112,7 @@ fn a_version_that_cannot_be_pulled_stops_at_the_first_member_and_can_be_undone()
         r"
          1 patch image of m1 to 3.6.99
          2 [waiting for pod m1 to start: etcd: ErrImagePull]
-           [waiting for member m1 to be healthy: its image cannot be pulled]
+           [waiting for member m1 to be healthy: it is the first that is as the spec wants it, and is not replaced]
            [the roll-out stopped at member m1: etcd: ErrImagePull; the others are left as they are]
         -- undone
          7 patch image of m1 to 3.6.9

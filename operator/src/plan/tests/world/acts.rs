@@ -98,6 +98,11 @@ impl World {
         self.pods.remove(name);
     }
 
+    /// Somebody deletes the pod; its kubelet has not stopped it yet.
+    pub(crate) fn evict(&mut self, name: &str) {
+        self.pods.get_mut(name).expect("it runs").seen.deleting = true;
+    }
+
     pub(crate) fn end_pod(&mut self, name: &str) {
         if let Some(pod) = self.pods.get_mut(name) {
             pod.seen.terminal = true;
