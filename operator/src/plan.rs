@@ -58,8 +58,9 @@ const POLL_HELD_UP: SignedDuration = SignedDuration::from_secs(5);
 const POLL_IDLE: SignedDuration = SignedDuration::from_secs(10);
 
 impl Plan {
-    /// The plan for a spec that cannot be used: nothing is done, and what is remembered stays.
-    pub fn refusing(record: Record, refused: Vec<Unsafe>) -> Self {
+    /// The plan for a spec that cannot be used: nothing is done, and what is remembered stays; nobody looked at the members.
+    pub fn refusing(mut record: Record, refused: Vec<Unsafe>) -> Self {
+        record.unreachable_since.clear();
         Self { record, steps: Vec::new(), waiting: Vec::new(), refused }
     }
 

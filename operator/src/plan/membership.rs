@@ -19,16 +19,18 @@ const LEARNER_LAG_MAX: u64 = 1000;
 /// Since when each member has not answered as itself, while a quorum of the others did.
 ///
 /// Time without quorum does not count: after a cold start of everything each member gets its whole `replaceAfter` from
-/// the moment that the first of them serve again. A reading that failed for once neither counts nor resets.
+/// the moment that the first of them serve again. Nor does time in which nobody looked: the cluster was paused, its spec
+/// could not be used, a restore was under way. A reading that failed for once neither counts nor resets.
 pub(super) fn track_unreachable(pass: &mut Pass<'_>, members: &Members<'_>) {
+    let before = &pass.observed.record.unreachable_since;
     if !members.confirmed {
-        if !Safety::of(members).votes.has_quorum() {
-            pass.record.unreachable_since.clear();
+        if members.votes().has_quorum() {
+            pass.record.unreachable_since.clone_from(before);
         }
         return;
     }
     let now = pass.now;
-    let since = |name: &String| pass.record.unreachable_since.get(name).copied().unwrap_or(now).min(now);
+    let since = |name: &String| before.get(name).copied().unwrap_or(now).min(now);
     let unhealthy = members.all.iter().filter(|member| !member.healthy);
     pass.record.unreachable_since = unhealthy.map(|member| (member.name.clone(), since(&member.name))).collect();
 }

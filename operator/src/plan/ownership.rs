@@ -22,9 +22,11 @@ pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
 }
 
 /// A cluster is born once. Status is written before the first object, so with an empty record any pod or volume that
-/// carries the cluster's label, ours or orphaned, belongs to a cluster that existed before this record.
+/// carries the cluster's label, ours or orphaned, belongs to a cluster that existed before this record. An
+/// EtcdRestore is the word of a person that the snapshot shall be the cluster.
 fn forgotten(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    if pass.record.lineage.is_some() || pass.record.restore.is_some() || pass.desired.deleting {
+    let is_known = pass.record.lineage.is_some() || pass.record.restore.is_some();
+    if is_known || pass.desired.restore.is_some() || pass.desired.deleting {
         return ControlFlow::Continue(());
     }
     let volume = pass.observed.volumes.keys().next().map(|name| format!("PersistentVolumeClaim `{name}`"));

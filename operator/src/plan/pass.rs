@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::{Fence, Plan, Step, Unsafe, Waiting};
@@ -36,7 +37,8 @@ impl<'a> Pass<'a> {
             observed,
             // Status keeps whole seconds: what is recorded reads back as it was planned.
             now: Timestamp::from_second(now.as_second()).expect("the whole second of a timestamp is one"),
-            record: observed.record.clone(),
+            // A pass that does not come to look at the members does not count as time in which they were silent.
+            record: Record { unreachable_since: BTreeMap::new(), ..observed.record.clone() },
             steps: Vec::new(),
             version_refused: false,
             waiting: Vec::new(),

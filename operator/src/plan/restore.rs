@@ -3,7 +3,7 @@
 //! Starting: seeds from the same bytes, under new names; the old lineage serves on. Confirmed: every seed answers under
 //! one new cluster id and a quorum read found the snapshot's revision; the old pods are stopped. Switched: the new
 //! lineage is the cluster, clients included; what is left of the old one is dropped. Nothing old is touched before
-//! Confirmed. When the EtcdRestore vanishes the new lineage is dropped instead, as long as the old one can come back.
+//! Confirmed, nor after it in a pass in which they do not serve. When the EtcdRestore vanishes the new lineage is dropped instead, as long as the old one can come back.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,8 +36,9 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     match (record.phase, wanted) {
         (RestorePhase::Starting, Some(wanted)) => start(pass, record, &wanted),
         (RestorePhase::Starting, None) => call_off(pass, record),
-        (RestorePhase::Confirmed, None) if old_can_return(pass, &record) => call_off(pass, record),
-        (RestorePhase::Confirmed, _) => stop_old(pass, record),
+        (RestorePhase::Confirmed, _) if !old_can_return(pass, &record) && !old_serves(pass) => stop_old(pass, record),
+        (RestorePhase::Confirmed, Some(wanted)) => confirm_again(pass, record, &wanted),
+        (RestorePhase::Confirmed, None) => call_off(pass, record),
         (RestorePhase::Switched, _) => drop_old(pass, &record),
     }
 }
@@ -53,6 +54,12 @@ fn old_can_return(pass: &Pass<'_>, record: &RestoreRecord) -> bool {
     let stay = pass.observed.volumes.values().filter(stays).count();
     let voters = record.old_voters.or_else(|| old_voters(pass)).unwrap_or_default();
     voters > 0 && stay >= quorum(voters)
+}
+
+/// Whether the old members serve, and enough of them stay.
+fn old_serves(pass: &Pass<'_>) -> bool {
+    let votes = Members::of(pass).votes();
+    pass.observed.etcd.membership.known().is_some() && votes.staying >= quorum(votes.voters)
 }
 
 /// Voters of the lineage that served until now: by etcd's list, or, where nobody could be asked, by what is there of them.
@@ -95,13 +102,34 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
         }
         Err(why) => {
             pass.record.restore = Some(record.clone());
+            // First: the first step that fails ends a pass, and a seed that is refused must not take these along.
+            let _old = care_for_serving(pass);
             drop_attempts(pass, &record, PodDeletion::FormationAbandoned, VolumeDeletion::FormationAbandoned);
             formation::raise(pass, &record.lineage, Some(wanted));
             pass.wait(Waiting::RestoredLineage { why: why.to_string() });
-            let _old = care_for_serving(pass);
             ControlFlow::Break(())
         }
     }
+}
+
+/// What was seen when Confirmed was written may be long ago: the operator was away, and nobody looked after the seeds. As
+/// long as the old members can serve, nothing more of them is stopped before the seeds have been seen to serve again. When
+/// that takes as long as a member may be away, or a seed is lost, the old members get their place back.
+fn confirm_again(pass: &mut Pass<'_>, record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
+    let nobody = EtcdObserved::nobody_to_ask("no restored member has an address");
+    let etcd = pass.observed.etcd_restoring.as_ref().unwrap_or(&nobody);
+    let unformed = Lineage { formed: false, formed_at: None, cluster_id: None, tls: None, ..record.lineage.clone() };
+    let Err(why) = confirm(pass, &unformed, etcd, wanted) else { return stop_old(pass, record) };
+    let confirmed_at = record.lineage.formed_at.unwrap_or(pass.now);
+    let overdue = pass.now.duration_since(confirmed_at) > pass.desired.replace_after;
+    if overdue || old_serves(pass) || formation::must_restore_anew(pass, &unformed, etcd) {
+        let phase = RestorePhase::Starting;
+        return start(pass, RestoreRecord { lineage: unformed, phase, old_voters: None, ..record }, wanted);
+    }
+    pass.record.restore = Some(record);
+    formation::raise(pass, &unformed, Some(wanted));
+    pass.wait(Waiting::RestoredLineage { why: why.to_string() });
+    ControlFlow::Break(())
 }
 
 /// What is missing before the old members may be stopped.
@@ -137,8 +165,10 @@ fn confirm(
     etcd: &EtcdObserved,
     wanted: &RestoreWanted,
 ) -> Result<Lineage, NotConfirmed> {
-    let answering = formation::answering(etcd, &lineage.seeds);
+    let goes = |seed: &&String| pass.pod(seed).is_none_or(|pod| pod.deleting);
+    let going = lineage.seeds.iter().filter(goes).count();
     let of = lineage.seeds.len();
+    let answering = formation::answering(etcd, &lineage.seeds).min(of - going);
     let cluster_id = formation::formed_as(etcd, &lineage.seeds).ok_or(NotConfirmed::Answering { answering, of })?;
     if answering < of {
         return Err(NotConfirmed::Answering { answering, of });
@@ -195,8 +225,13 @@ fn stop_old(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
     ControlFlow::Break(())
 }
 
-/// Drops the old lineage's volumes; the new one is looked after like any cluster meanwhile.
+/// Drops the old lineage's volumes, in passes in which the new one serves; it is looked after like any cluster meanwhile.
 fn drop_old(pass: &mut Pass<'_>, record: &RestoreRecord) -> ControlFlow<()> {
+    if pass.observed.etcd.quorum_read.known().is_none() {
+        let why = "they do not serve, and what is left of the old members is kept".to_owned();
+        pass.wait(Waiting::RestoredLineage { why });
+        return ControlFlow::Continue(());
+    }
     let is_old = |token: &str| token != record.lineage.token;
     let left = formation::drop_lineages(pass, is_old, PodDeletion::Superseded, VolumeDeletion::Superseded);
     if left == 0 {

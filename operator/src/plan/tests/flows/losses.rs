@@ -243,3 +243,22 @@ fn alarms_that_could_not_be_read_are_not_taken_for_none() {
         (ConditionStatus::Unknown, "Unobserved", "timed out")
     );
 }
+
+/// Nobody looked, and somebody may have been at work on its node.
+#[test]
+fn time_in_which_nobody_looked_does_not_count_against_a_member() {
+    let mut world = World::three();
+    let (name, members) = (world.follower(), world.members());
+    world.cut.insert(name.clone());
+    world.run_passes(2);
+    world.desired.paused = true;
+    world.run_passes(1);
+    world.wait(10);
+    world.run_passes(1);
+    world.desired.paused = false;
+    world.run_passes(2);
+    assert_eq!(world.members(), members);
+    world.wait(5);
+    world.run_passes(1);
+    assert!(!world.members().contains(&name), "from then on it has its time");
+}

@@ -182,3 +182,78 @@ fn a_cluster_that_lost_everything_is_restored() {
     );
     assert!(is_ready(&world));
 }
+
+/// Status is written before anything is done: the operator may die in between, and nobody looks after the seeds then.
+#[test]
+fn a_restore_that_was_confirmed_long_ago_is_confirmed_again_before_anything_old_is_stopped() {
+    for volumes in [true, false] {
+        let mut world = World::formed(3, volumes, "3.6.10");
+        let (token, old) = (world.token(), world.members());
+        world.want_restore("r", 100);
+        while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Confirmed) {
+            world.pass_of(if world.record.restore.is_some() { 0 } else { usize::MAX });
+        }
+        let seeds = world.record.restore.as_ref().unwrap().lineage.seeds.clone();
+        seeds.iter().for_each(|seed| world.kill_pod(seed));
+        world.run_passes(1);
+        assert_eq!(world.token(), token, "volumes {volumes}");
+        assert!(old.iter().all(|member| world.pods[member].seen.running), "volumes {volumes}");
+        world.run();
+        assert_ne!(world.token(), token, "volumes {volumes}: the restore went on");
+        assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("r"));
+        assert!(is_ready(&world), "volumes {volumes}");
+    }
+}
+
+#[test]
+fn seeds_that_fall_silent_while_the_old_members_are_stopped_hold_up_the_switch() {
+    let mut world = World::three();
+    let (token, old) = (world.token(), world.members());
+    world.want_restore("r", 100);
+    world.run_until(|step| matches!(step, Step::DeletePod { why: PodDeletion::Superseded, .. }));
+    let seeds = world.record.restore.as_ref().unwrap().lineage.seeds.clone();
+    world.cut = seeds.iter().cloned().collect();
+    world.run_passes(3);
+    assert_eq!(world.token(), token);
+    assert!(old.iter().all(|member| world.volumes.contains_key(member)));
+    world.wait(6);
+    world.run_passes(3);
+    assert!(old.iter().all(|member| world.pods[member].seen.running), "the old members have their place back");
+    world.cut.clear();
+    world.run();
+    assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("r"));
+}
+
+#[test]
+fn what_is_left_of_the_old_members_is_kept_while_the_new_ones_do_not_serve() {
+    let mut world = World::three();
+    let old = world.members();
+    world.want_restore("r", 100);
+    while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Switched) {
+        world.run_passes(1);
+    }
+    world.cut = world.members().into_iter().collect();
+    world.run_passes(3);
+    assert!(old.iter().all(|member| world.volumes.contains_key(member)));
+    world.cut.clear();
+    world.run();
+    assert!(!old.iter().any(|member| world.volumes.contains_key(member)));
+}
+
+/// Its status is gone, or it was made anew under the name of another one: what is there of it is not touched.
+#[test]
+fn a_forgotten_cluster_can_be_restored() {
+    let mut world = World::three();
+    let old = world.members();
+    (world.record, world.status) = Default::default();
+    old.iter().for_each(|member| world.kill_pod(member));
+    for member in &old {
+        world.volumes.get_mut(member).expect("it has one").seen.ours = false;
+    }
+    world.run_passes(2);
+    assert!(world.record.lineage.is_none(), "it waits for a person");
+    world.want_restore("r", 100);
+    world.run();
+    assert!(is_ready(&world));
+    assert!(old.iter().all(|member| world.volumes.contains_key(member)));
+}
