@@ -10,7 +10,9 @@ pub mod event;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::json;
 
-use crate::api::labels::{ANNOTATION_ETCD_VERSION, LABEL_ROLE, Role};
+use crate::api::labels::{
+    ANNOTATION_AGENT_IMAGE, ANNOTATION_ETCD_VERSION, ANNOTATION_IMAGE, ANNOTATION_REPLACED_CONTAINER, LABEL_ROLE, Role,
+};
 use crate::model::{Desired, MemberId};
 use crate::plan::{Fence, Step};
 use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
@@ -83,16 +85,25 @@ impl Applier<'_> {
             Step::DeleteVolume { name, uid, resource_version, .. } => {
                 self.delete(step, Kind::PersistentVolumeClaim, name, uid, resource_version).await
             }
-            Step::PatchImage { name, uid, resource_version, image, version, .. } => {
+            Step::PatchImage { name, uid, resource_version, image, container, version, .. } => {
+                // (A null takes an annotation away.)
+                let annotations = json!({
+                    ANNOTATION_ETCD_VERSION: version.to_string(),
+                    ANNOTATION_IMAGE: image,
+                    ANNOTATION_REPLACED_CONTAINER: container,
+                });
                 let patch = json!({
-                    "metadata": { "annotations": { ANNOTATION_ETCD_VERSION: version.to_string() } },
+                    "metadata": { "annotations": annotations },
                     "spec": self.with_images(step, name, image, OF_ETCD).await?,
                 });
                 self.patch_pod(step, name, uid, resource_version, patch).await
             }
             Step::PatchAgent { name, uid, resource_version, image } => {
-                let spec = self.with_images(step, name, image, OF_AGENT).await?;
-                self.patch_pod(step, name, uid, resource_version, json!({ "spec": spec })).await
+                let patch = json!({
+                    "metadata": { "annotations": { ANNOTATION_AGENT_IMAGE: image } },
+                    "spec": self.with_images(step, name, image, OF_AGENT).await?,
+                });
+                self.patch_pod(step, name, uid, resource_version, patch).await
             }
             Step::LabelVoter { name, uid, resource_version } => {
                 let patch = json!({ "metadata": { "labels": { LABEL_ROLE: Role::Voter.as_str() } } });

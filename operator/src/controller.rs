@@ -23,7 +23,7 @@ use crate::ports::{
     WatchEvent,
 };
 use crate::queue::{Controller, Finished, Queue, Target};
-use crate::reconcile::{self, Context};
+use crate::reconcile::{self, Context, Refusals};
 use crate::restore;
 use crate::validate::Settings;
 use changes::{is_news_to_the_cluster, is_own_status_write};
@@ -100,6 +100,7 @@ struct Process {
     queues: BTreeMap<Controller, Queue>,
     fences: BTreeMap<Controller, Arc<Fence>>,
     fenced_ports: BTreeMap<Controller, Ports>,
+    refusals: Refusals,
     in_flight: BTreeMap<Controller, usize>,
     watches: SelectAll<BoxStream<'static, (Kind, WatchEvent)>>,
     /// Elections never end, so this is never empty.
@@ -118,6 +119,7 @@ impl Process {
             queues: BTreeMap::new(),
             fences: BTreeMap::new(),
             fenced_ports: BTreeMap::new(),
+            refusals: Refusals::default(),
             in_flight: BTreeMap::new(),
             running: FuturesUnordered::new(),
             ports,
@@ -177,6 +179,7 @@ impl Process {
             part_bytes: self.options.part_bytes,
             clusterwide: self.options.clusterwide,
             legacy_alive: self.fences[&target.controller].legacy_lock(),
+            refusals: self.refusals.clone(),
         };
         let fence = self.fences[&target.controller].clone();
         async move {

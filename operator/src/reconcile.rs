@@ -7,16 +7,17 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{EtcdCluster, EtcdClusterStatus, labels};
 use crate::apply::{Applier, ApplyError, event};
 use crate::cache::Cache;
 use crate::model::{Desired, Observed};
 use crate::observe::{self, View};
-use crate::plan::{Plan, Unsafe, plan};
+use crate::plan::{Plan, Step, Unsafe, Waiting, plan};
 use crate::ports::{EtcdTls, FailureReason, Kind, KubernetesError, ObjectKey, Ports, Typed};
-use crate::recorder::{self, About};
+use crate::recorder::{self, About, News};
 use crate::status::{self, RecordError};
 use crate::validate::{Settings, validate};
 
@@ -35,9 +36,40 @@ pub struct Context {
     pub clusterwide: bool,
     /// Whether a lock of the archived operator is fresh.
     pub legacy_alive: Option<String>,
+    /// What the API server refused last of each EtcdCluster's steps.
+    pub refusals: Refusals,
+}
+
+/// A step that the API server refused, and will refuse again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    step: String,
+    why: String,
+}
+
+/// By EtcdCluster. In memory only: the next try finds it again.
+pub type Refusals = Arc<Mutex<BTreeMap<ObjectKey, Refusal>>>;
+
+/// Longest refusal that is repeated in status.
+const REFUSAL_CHARACTERS_MAX: usize = 300;
+
+impl Refusal {
+    /// None for an error that may be another one at the next try.
+    fn of(step: &Step, error: &ApplyError) -> Option<Self> {
+        let ApplyError::Kubernetes { source, .. } = error else { return None };
+        let (KubernetesError::Invalid { message } | KubernetesError::Forbidden { message }) = source else {
+            return None;
+        };
+        let why = message.trim().chars().take(REFUSAL_CHARACTERS_MAX).collect();
+        Some(Self { step: event::describe(step), why })
+    }
 }
 
 impl Context {
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Refusal>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether an object is this operator's. The scope may have been changed since it was queued.
     pub fn manages(&self, meta: &ObjectMeta) -> bool {
         labels::is_clusterwide(meta.annotations.as_ref()) == self.clusterwide
@@ -103,7 +135,10 @@ struct Look {
 pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<SignedDuration>, ReconcileError> {
     let cached = View::cached(&context.cache.lock().unwrap_or_else(PoisonError::into_inner), key);
     let is_ours = |view: &View| context.manages(&view.cluster.metadata);
-    let Some(view) = cached.filter(is_ours) else { return Ok(None) };
+    let Some(view) = cached.filter(is_ours) else {
+        context.refusals().remove(key);
+        return Ok(None);
+    };
     let glance = look(context, view).await?;
     if glance.plan.steps.is_empty() && new_status(context, &glance).is_none() {
         return Ok(Some(glance.plan.poll_after()));
@@ -129,7 +164,8 @@ async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
     Ok(match desired {
         Ok(desired) => {
             let (observed, tls) = observe::observe(&context.ports, &view, &desired, record, entropy, legacy).await;
-            let plan = plan(&desired, &observed, context.ports.clock.now());
+            let mut plan = plan(&desired, &observed, context.ports.clock.now());
+            remember_refusal(context, &desired, &mut plan);
             Look { view, previous, desired: Ok(desired), observed, tls, plan }
         }
         Err(refused) => {
@@ -138,6 +174,18 @@ async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
             Look { view, previous, desired: Err(refused), observed, tls: None, plan }
         }
     })
+}
+
+/// A plan that repeats a step which was refused says so.
+fn remember_refusal(context: &Context, desired: &Desired, plan: &mut Plan) {
+    let key = ObjectKey::new(&desired.identity.namespace, &desired.identity.name);
+    let mut refusals = context.refusals();
+    let Some(Refusal { step, why }) = refusals.get(&key).cloned() else { return };
+    if plan.steps.iter().any(|planned| event::describe(planned) == step) {
+        plan.waiting.insert(0, Waiting::StepRefused { step, why });
+    } else {
+        refusals.remove(&key);
+    }
 }
 
 /// What status should say, if it does not say so already. It holds what must be remembered, too.
@@ -175,7 +223,17 @@ async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), 
     let about = About { kind: Kind::EtcdCluster, key: &key, uid: &identity.uid };
     for step in &look.plan.steps {
         tracing::info!(cluster = %desired.identity.name, namespace = %desired.identity.namespace, step = %event::describe(step));
-        applier.apply(step).await?;
+        if let Err(error) = applier.apply(step).await {
+            if let Some(refusal) = Refusal::of(step, &error) {
+                let news = News::warning("StepRefused", format!("{}: {}", refusal.step, refusal.why));
+                let known = context.refusals().insert(key.clone(), refusal.clone());
+                if known.as_ref() != Some(&refusal) {
+                    recorder::tell(&context.ports, &about, &news).await;
+                }
+            }
+            return Err(error.into());
+        }
+        context.refusals().retain(|of, refusal| *of != key || refusal.step != event::describe(step));
         if let Some(news) = event::news(step) {
             recorder::tell(&context.ports, &about, &news).await;
         }

@@ -34,6 +34,14 @@ pub const ANNOTATION_POD_TEMPLATE_HASH: &str = "etcd.database.coreos.com/pod-tem
 pub const ANNOTATION_SCOPE: &str = "etcd.database.coreos.com/scope";
 /// Value of [`ANNOTATION_SCOPE`] for an operator that sees all namespaces.
 pub const SCOPE_CLUSTERWIDE: &str = "clusterwide";
+/// Annotation with the image of etcd that was asked for. Admission may put another one into the spec (a mirror's, a digest),
+/// so that the spec does not tell whether it is the wanted one.
+pub const ANNOTATION_IMAGE: &str = "etcd.database.coreos.com/image";
+/// The same for the image of our agent.
+pub const ANNOTATION_AGENT_IMAGE: &str = "etcd.database.coreos.com/agent-image";
+/// Annotation with the id of the container that ran when another image was asked for: the kubelet has not followed while it
+/// still runs.
+pub const ANNOTATION_REPLACED_CONTAINER: &str = "etcd.database.coreos.com/replaced-container";
 /// Annotation with the version of etcd that a pod was made for.
 pub const ANNOTATION_ETCD_VERSION: &str = "etcd.version";
 

@@ -1,8 +1,9 @@
 //! A member's pod: cattle. It is made anew under the member's name, on the member's volume.
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource, Pod,
-    PodAffinityTerm, PodAntiAffinity, PodSpec, SecretVolumeSource, Volume, VolumeMount, WeightedPodAffinityTerm,
+    Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, PersistentVolumeClaimVolumeSource,
+    Pod, PodAffinityTerm, PodAntiAffinity, PodSpec, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use super::probe::set_probes;
 use super::{InitialState, MemberStart, metadata, template_hash};
 use crate::agent::command::{Command, Fetch, OwnName, Restore, Run};
 use crate::api::labels::{
-    ANNOTATION_ETCD_VERSION, ANNOTATION_POD_TEMPLATE_HASH, LABEL_CLUSTER, LABEL_LINEAGE, LABEL_POD_TEMPLATE_HASH, Role,
-    is_reserved_label, member_labels,
+    ANNOTATION_AGENT_IMAGE, ANNOTATION_ETCD_VERSION, ANNOTATION_IMAGE, ANNOTATION_POD_TEMPLATE_HASH, LABEL_CLUSTER,
+    LABEL_LINEAGE, LABEL_POD_TEMPLATE_HASH, Role, is_reserved_label, member_labels,
 };
 use crate::api::names::{CLIENT_PORT, PEER_PORT, peer_service_name, volume_name};
 use crate::model::{Desired, ProbeKind, RestoreTool, RestoreWanted, Storage};
@@ -118,6 +119,8 @@ fn pod_annotations(desired: &Desired) -> BTreeMap<String, String> {
     let mut annotations = desired.pod.annotations.clone();
     annotations.insert(ANNOTATION_ETCD_VERSION.to_owned(), desired.version.to_string());
     annotations.insert(ANNOTATION_POD_TEMPLATE_HASH.to_owned(), template_hash(desired));
+    annotations.insert(ANNOTATION_IMAGE.to_owned(), desired.image());
+    annotations.insert(ANNOTATION_AGENT_IMAGE.to_owned(), desired.agent_image.clone());
     annotations
 }
 
@@ -301,10 +304,24 @@ fn container(desired: &Desired, name: &str) -> Container {
     Container {
         name: name.to_owned(),
         resources: desired.pod.resources.clone(),
+        security_context: container_security(desired),
         // The last words of etcd or of the agent become the container's termination message.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
     }
+}
+
+/// What the Pod Security Standard `restricted` asks of each container besides what `securityContext` of the pod can say
+/// (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>). Only for those who want it: other images may
+/// need a capability.
+fn container_security(desired: &Desired) -> Option<SecurityContext> {
+    let of_pod = desired.pod.security_context.as_ref();
+    let is_restricted = of_pod.is_some_and(|context| context.run_as_non_root == Some(true));
+    is_restricted.then(|| SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+        ..SecurityContext::default()
+    })
 }
 
 fn volumes(desired: &Desired, start: &MemberStart<'_>) -> Vec<Volume> {

@@ -72,6 +72,21 @@ fn with_policy(edit: impl FnOnce(&mut Value)) -> Desired {
     desired(json!({"size": 3, "version": "3.6.10", "pod": policy}))
 }
 
+/// A namespace that enforces the Pod Security Standard `restricted` takes no pod without these.
+#[test]
+fn who_wants_no_root_gets_containers_that_a_restricted_namespace_admits() {
+    let restricted = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    for (no_root, expected) in [(json!(true), restricted), (json!(false), Value::Null), (Value::Null, Value::Null)] {
+        let desired = with_policy(|policy| policy["securityContext"] = json!({"runAsNonRoot": no_root}));
+        let pod = pod_json(&desired);
+        for list in ["containers", "initContainers"] {
+            for container in pod["spec"][list].as_array().unwrap() {
+                assert_eq!(container["securityContext"], expected, "{container}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_field_of_the_pod_policy_takes_effect() {
     let desired = with_policy(|_| ());

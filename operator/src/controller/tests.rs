@@ -1,6 +1,7 @@
 //! What one process does with its queues, and with objects that are another operator's.
 
 use super::*;
+use crate::api::EtcdClusterStatus;
 use crate::backup::tests::world::{World, now};
 use crate::ports::NoMeter;
 use serde_json::Value;
@@ -59,6 +60,66 @@ fn work_that_is_due_without_the_lease_or_without_the_caches_does_not_spin() {
     assert_eq!(process.idle_time(moment), IDLE_PERIOD);
 }
 
+fn held(world: &World) -> Arc<Fence> {
+    let fence = Arc::new(Fence::default());
+    fence.extend(world.ports().clock.monotonic() + SignedDuration::from_hours(1));
+    fence
+}
+
+fn context(world: &World, clusterwide: bool) -> Context {
+    Context {
+        ports: world.ports(),
+        cache: Arc::default(),
+        settings: settings(),
+        part_bytes: 6000,
+        clusterwide,
+        legacy_alive: None,
+        refusals: Refusals::default(),
+    }
+}
+
+/// The watch tells what there is.
+fn show(context: &Context, kind: Kind, key: &ObjectKey) {
+    let seen = now(context.ports.kubernetes.get(kind, key)).expect("it is read").expect("it is there");
+    context.cache.lock().expect("nobody panicked").apply(kind, WatchEvent::Applied(seen));
+}
+
+/// A quota, an admission policy, a role that lacks a verb: without these words a person sees members that never come.
+#[test]
+fn what_kubernetes_refuses_is_told_once_and_stands_in_the_status_as_long_as_it_lasts() {
+    let (world, kind) = (World::new(), Kind::EtcdCluster);
+    let manifest = format!("{{{GROUP}, kind: EtcdCluster, metadata: {{{META}}}, spec: {{size: 3, version: 3.6.10}}}}");
+    let key = world.kubernetes.insert(kind, &manifest);
+    let (context, fence) = (context(&world, false), held(&world));
+    let target = Target { controller: Controller::Cluster, key: key.clone() };
+    let message = "exceeded quota: pods=0".to_owned();
+    *world.kubernetes.refuse_creates.lock().unwrap() = Some(KubernetesError::Forbidden { message });
+    let status = || {
+        show(&context, kind, &key);
+        let cluster = now(world.ports().kubernetes.get_typed::<EtcdCluster>(&key)).expect("it is read");
+        cluster.expect("it is there").status.clone().unwrap_or_default()
+    };
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        let _seen = status();
+        assert!(now(run_pass(&context, &target, fence.clone())).is_err());
+        told.extend(world.kubernetes.told().into_iter().filter(|event| event.contains("StepRefused")));
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].ends_with("exceeded quota: pods=0"), "{told:?}");
+    let progressing = |status: &EtcdClusterStatus| {
+        let condition = crate::api::conditions::find(&status.conditions, "Progressing").expect("it is always there");
+        (condition.reason.clone(), condition.message.contains("exceeded quota"))
+    };
+    assert_eq!(progressing(&status()), ("StepRefused".to_owned(), true));
+    *world.kubernetes.refuse_creates.lock().unwrap() = None;
+    for _ in 0..3 {
+        let _seen = status();
+        let _end = now(run_pass(&context, &target, fence.clone()));
+    }
+    assert!(!progressing(&status()).1);
+}
+
 /// An object of each kind, queued while it was ours and moved to the other operator since.
 #[test]
 fn an_object_whose_scope_was_changed_while_it_was_queued_is_left_to_the_other_operator() {
@@ -85,19 +146,9 @@ fn an_object_whose_scope_was_changed_while_it_was_queued_is_left_to_the_other_op
             };
             let world = World::new();
             let key = world.kubernetes.insert(kind, &annotated(clusterwide));
-            let fence = Arc::new(Fence::default());
-            fence.extend(world.ports().clock.monotonic() + SignedDuration::from_hours(1));
-            let mut cache = Cache::default();
-            let cached = now(world.ports().kubernetes.get(kind, &key)).expect("it is read").expect("it is there");
-            cache.apply(kind, WatchEvent::Applied(cached));
-            let context = Context {
-                ports: world.ports(),
-                cache: Arc::new(Mutex::new(cache)),
-                settings: settings(),
-                part_bytes: 6000,
-                clusterwide,
-                legacy_alive: None,
-            };
+            let fence = held(&world);
+            let context = context(&world, clusterwide);
+            show(&context, kind, &key);
             let target = Target { controller, key: key.clone() };
             world.kubernetes.edit(kind, &key, |json| {
                 let moved: Value = serde_saphyr::from_str(&annotated(!clusterwide)).expect("a manifest");

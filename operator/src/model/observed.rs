@@ -76,10 +76,14 @@ pub struct PodObserved {
     pub running: bool,
     /// When the etcd container started; none unless it runs and never was restarted.
     pub first_started_at: Option<Timestamp>,
-    /// Image of the etcd container in the spec.
+    /// Image of the etcd container that was asked for (annotation; on pods without it, what the spec has).
     pub image: String,
-    /// Image of the init container that brings our agent; none on pods of the archived operator.
+    /// The same of the init container that brings our agent; none on pods of the archived operator.
     pub agent_image: Option<String>,
+    /// Id of the etcd container that runs, or ran last.
+    pub container: Option<String>,
+    /// Id of the one that ran when another image was asked for (annotation).
+    pub replaced_container: Option<String>,
     /// Hash of the template that it was made from (annotation), without image and start-up flags.
     pub template_hash: Option<String>,
     /// The agent refused to start etcd because its directory is empty although data is expected: the data is lost.
@@ -110,6 +114,11 @@ impl PodObserved {
     /// An image that it needs cannot be had.
     pub fn lacks_image(&self) -> bool {
         self.says_one_of(&IMAGE_TROUBLES)
+    }
+
+    /// The kubelet has not started the container with the image that was asked for last.
+    pub fn awaits_restart(&self) -> bool {
+        self.replaced_container.is_some() && self.replaced_container == self.container
     }
 
     /// In vain the kubelet tries to start it again and again.

@@ -26,6 +26,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
     let spec = pod.spec.as_ref();
     let image = spec.and_then(|spec| spec.containers.iter().find(|container| container.name == ETCD_CONTAINER));
     let agent = spec.and_then(|spec| spec.init_containers.iter().flatten().find(|init| init.name == AGENT_CONTAINER));
+    let annotation = |key: &str| pod.annotations().get(key).cloned();
     PodObserved {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -41,9 +42,11 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
         running,
         first_started_at: container.and_then(first_started_at),
-        image: image.and_then(|container| container.image.clone()).unwrap_or_default(),
-        agent_image: agent.and_then(|container| container.image.clone()),
-        template_hash: pod.annotations().get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
+        image: annotation(labels::ANNOTATION_IMAGE).or(image.and_then(|image| image.image.clone())).unwrap_or_default(),
+        agent_image: agent.and_then(|agent| annotation(labels::ANNOTATION_AGENT_IMAGE).or(agent.image.clone())),
+        container: container.and_then(|container| container.container_id.clone()).filter(|id| !id.is_empty()),
+        replaced_container: annotation(labels::ANNOTATION_REPLACED_CONTAINER),
+        template_hash: annotation(labels::ANNOTATION_POD_TEMPLATE_HASH),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
         never_ran: container.is_none_or(never_ran),
         on_claim: is_on_claim(pod),
@@ -192,6 +195,33 @@ mod tests {
         assert_eq!((observed.on_claim, observed.tls), (true, tls));
         let started = observe_pod(&whole, "owner").first_started_at;
         assert_eq!(started, Some("2026-01-01T00:00:07Z".parse().expect("a time")));
+    }
+
+    /// A policy that pins digests, or a registry's mirror: what the spec says is not what was asked for.
+    #[test]
+    fn what_admission_made_of_an_image_is_not_taken_for_another_wish() {
+        let mut pod = json!({ "metadata": { "name": "a", "annotations": {
+            "etcd.database.coreos.com/image": "quay.io/coreos/etcd:v3.6.10", "etcd.database.coreos.com/agent-image": "o:1",
+            "etcd.database.coreos.com/replaced-container": "containerd://1",
+        } }, "spec": {
+            "containers": [{ "name": "etcd", "image": "mirror/etcd@sha256:0" }],
+            "initContainers": [{ "name": "agent", "image": "mirror/o@sha256:1" }],
+        }, "status": { "containerStatuses": [{ "name": "etcd", "image": "", "imageID": "", "ready": true,
+            "restartCount": 0, "containerID": "containerd://1", "state": { "running": {} } }] } });
+        let read = |pod: &Value| observe_pod(&serde_json::from_value(pod.clone()).expect("a pod"), "u");
+        let seen = read(&pod);
+        assert_eq!(seen.image, "quay.io/coreos/etcd:v3.6.10");
+        assert_eq!(seen.agent_image.as_deref(), Some("o:1"));
+        assert!(seen.awaits_restart());
+        pod["status"]["containerStatuses"][0]["containerID"] = json!("containerd://2");
+        assert!(!read(&pod).awaits_restart());
+        pod["metadata"]["annotations"] = json!({});
+        let seen = read(&pod);
+        assert_eq!(
+            (seen.image.as_str(), seen.agent_image.as_deref()),
+            ("mirror/etcd@sha256:0", Some("mirror/o@sha256:1"))
+        );
+        assert!(!seen.awaits_restart());
     }
 
     #[test]

@@ -52,12 +52,25 @@ pub(super) fn has_had_its_time(pass: &Pass<'_>, member: &Member<'_>) -> bool {
 }
 
 fn is_overdue(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
-    has_had_its_time(pass, member) && !is_first_of_its_kind(pass, members, member)
+    has_had_its_time(pass, member) && why_kept(pass, members, member).is_none()
 }
 
-/// It is as the spec wants it, and no other member that serves is: then its successor would fare no better. Replacing it
-/// cannot help, and would cost a good volume; correcting the spec will (an image that does not exist, a node selector that
-/// no node has, a flag that etcd does not know).
+/// Why a member is not replaced however long it has been silent: its successor would fare no better, and a good volume
+/// would be lost for it.
+fn why_kept(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<&'static str> {
+    // One that Kubernetes refuses: a quota, an admission policy. That of its successor would be refused too.
+    let awaits_its_pod = member.pod.is_none() && member.volume.is_none_or(|volume| !volume.deleting);
+    if awaits_its_pod {
+        Some("its pod is yet to be made")
+    } else if is_first_of_its_kind(pass, members, member) {
+        Some("it is the first that is as the spec wants it, and is not replaced")
+    } else {
+        None
+    }
+}
+
+/// It is as the spec wants it, and no other member that serves is: replacing it cannot help, correcting the spec will (an
+/// image that does not exist, a node selector that no node has, a flag that etcd does not know).
 ///
 /// A member that does not come up with what another one runs is on a broken node, and one that lacks our agent's image gets
 /// a newer one in its successor: those are replaced like all others, and so is one whose pod is gone or going.
@@ -220,16 +233,16 @@ pub(super) fn replace_failed(pass: &mut Pass<'_>, members: &Members<'_>, safety:
         return ControlFlow::Continue(());
     }
     for member in members.voters().filter(|member| !member.healthy) {
-        let waiting = match patience(pass, member) {
-            Some(left) if !is_first_of_its_kind(pass, members, member) => {
-                Waiting::MemberReturn { member: member.name.clone(), seconds: in_minutes(left) }
+        let name = member.name.clone();
+        // (One whose pod is made in this very pass has its time like all others.)
+        let kept = why_kept(pass, members, member).filter(|_| member.pod.is_some() || has_had_its_time(pass, member));
+        pass.wait(match kept {
+            Some(why) => Waiting::MemberHealth { member: name, why: why.to_owned() },
+            None => {
+                let left = patience(pass, member).unwrap_or(pass.desired.replace_after);
+                Waiting::MemberReturn { member: name, seconds: in_minutes(left) }
             }
-            _ => {
-                let why = "it is the first that is as the spec wants it, and is not replaced".to_owned();
-                Waiting::MemberHealth { member: member.name.clone(), why }
-            }
-        };
-        pass.wait(waiting);
+        });
     }
     ControlFlow::Continue(())
 }

@@ -169,6 +169,7 @@ fn repair_pod(
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),
         image,
+        container: pod.container.clone(),
         from: pod.image_version().to_owned(),
         version: pass.desired.version.clone(),
     })

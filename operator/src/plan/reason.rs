@@ -25,6 +25,14 @@ pub enum Waiting {
         /// Which lock is fresh.
         lock: String,
     },
+    /// The API server refused a step, and will again until somebody changes what it refuses it for: a quota, an admission
+    /// policy, missing rights.
+    StepRefused {
+        /// The step.
+        step: String,
+        /// The server's words.
+        why: String,
+    },
     /// A pod does not run yet.
     PodStart {
         /// Its name.
@@ -185,6 +193,7 @@ impl fmt::Display for Waiting {
             Self::LegacyOperator { lock } => {
                 write!(f, "the archived operator still holds `{lock}`; scale it to 0 before this one may act")
             }
+            Self::StepRefused { step, why } => write!(f, "Kubernetes refuses to {step}: {why}"),
             Self::PodStart { pod, why } if why.is_empty() => write!(f, "waiting for pod {pod} to start"),
             Self::PodStart { pod, why } => write!(f, "waiting for pod {pod} to start: {why}"),
             Self::ObjectGone { kind, name } => write!(f, "waiting for {kind} {name} to be gone"),

@@ -7,7 +7,7 @@ use super::members::{Member, Members};
 use super::pass::Pass;
 use super::{PodDeletion, Safety, Step, Waiting, membership};
 use crate::build;
-use crate::model::Version;
+use crate::model::{PodObserved, Version};
 
 /// Whether the member's pod is not as the spec says. A pod without a hash is not of our making: only its image counts.
 pub(super) fn is_outdated(pass: &Pass<'_>, member: &Member<'_>) -> bool {
@@ -61,6 +61,7 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
             uid: pod.uid.clone(),
             resource_version: pod.resource_version.clone(),
             image: pass.desired.image(),
+            container: pod.container.clone(),
             from: pod.image_version().to_owned(),
             version: pass.desired.version.clone(),
         }
@@ -85,6 +86,9 @@ fn why_not_next(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> 
 fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<String> {
     if member.healthy && !member.stays {
         return Some("its pod is being deleted".to_owned());
+    }
+    if member.pod.is_some_and(PodObserved::awaits_restart) {
+        return Some("its container was not started anew yet".to_owned());
     }
     let status = member.status.filter(|_| member.healthy);
     let Some(status) = status else {

@@ -99,6 +99,8 @@ pub enum Step {
         resource_version: String,
         /// The image.
         image: String,
+        /// The container that runs now: as long as it does, the kubelet has not followed.
+        container: Option<String>,
         /// The version of the image that it has, for the event.
         from: String,
         /// Goes into the `etcd.version` annotation.

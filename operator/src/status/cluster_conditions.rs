@@ -138,6 +138,9 @@ fn progressing(facts: &Facts<'_>) -> (ProgressingReason, (ConditionStatus, Strin
     if plan.waiting.iter().any(is_pause) {
         return (ProgressingReason::Paused, (ConditionStatus::False, waiting(facts)));
     }
+    if plan.waiting.iter().any(|waiting| matches!(waiting, Waiting::StepRefused { .. })) {
+        return (ProgressingReason::StepRefused, (ConditionStatus::False, waiting(facts)));
+    }
     let disruptive = plan.steps.iter().find(|step| step.is_disruptive()).or(plan.steps.first());
     let reason = if plan.record.restore.is_some() {
         ProgressingReason::Restoring

@@ -258,6 +258,13 @@ fn bad_situations() -> Vec<(&'static str, World)> {
                 world.status = EtcdClusterStatus::default();
             }),
         ),
+        (
+            "a pod is refused",
+            after(1, three(), |world| {
+                world.kill_pod(&world.follower());
+                world.refused_lineages.insert(world.token());
+            }),
+        ),
         ("invalid spec", with_invalid_spec(World::three())),
         ("invalid spec from the beginning", with_invalid_spec(World::new(3, true, "3.6.10"))),
     ]

@@ -67,6 +67,8 @@ reasons! {
         Upgrading,
         /// A member cannot start after it was changed; the others are left as they were.
         RollOutStopped,
+        /// Kubernetes refuses a step; the message has its words.
+        StepRefused,
         /// What is no longer wanted is being removed.
         CleaningUp,
         /// There is work that must wait; the message says for what.

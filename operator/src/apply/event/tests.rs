@@ -65,6 +65,7 @@ fn steps() -> Vec<Step> {
     );
     steps.extend([
         Step::PatchImage {
+            container: None,
             name: "c-a".to_owned(),
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),

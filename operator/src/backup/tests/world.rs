@@ -145,6 +145,8 @@ pub(crate) struct Objects {
     pub(crate) writes: Mutex<usize>,
     events: Mutex<Vec<String>>,
     phases: Mutex<Vec<(Kind, String)>>,
+    /// The answer to every create of anything but an Event.
+    pub(crate) refuse_creates: Mutex<Option<KubernetesError>>,
     /// What happens while the next read of an object of this kind is on its way, and what it answers then.
     pub(crate) next_read: Mutex<Option<(Kind, ReadHook)>>,
 }
@@ -222,6 +224,8 @@ impl Kubernetes for Objects {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (type_, reason, message) = (text(&event.type_), text(&event.reason), text(&event.message));
             self.events.lock().unwrap().push(format!("{type_} {reason}: {message}"));
+        } else if let Some(error) = self.refuse_creates.lock().unwrap().clone() {
+            return Err(error);
         }
         Ok(object.clone())
     }

@@ -19,7 +19,7 @@ use crate::model::{
     Observation, Observed, PodObserved, RaftTerm, Record, Revision, SecretTrouble, ServiceObserved, Storage, Tls,
     Version, VolumeObserved,
 };
-use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, plan};
+use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, Waiting, plan};
 use crate::status;
 
 /// What a pod's command lines say.
@@ -61,6 +61,8 @@ pub(crate) struct GhostPod {
     marked: bool,
     /// The image that its node has.
     pulled: Option<String>,
+    /// Passes until its kubelet starts the container with another image.
+    follows_in: usize,
     /// The agent was installed since the node came up.
     has_agent: bool,
     /// The image of the container that restores, on a pod that has one.
@@ -104,6 +106,8 @@ pub(crate) struct World {
     pub(crate) no_room: bool,
     /// Versions whose image cannot be pulled.
     pub(crate) missing_images: BTreeSet<String>,
+    /// Passes that kubelets take to follow another image.
+    pub(crate) kubelets_follow_in: usize,
     /// Images of our agent that cannot be pulled any more.
     pub(crate) missing_agents: BTreeSet<String>,
     /// Members on a node that can pull nothing.
@@ -118,6 +122,8 @@ pub(crate) struct World {
     pub(crate) lag_percent: u64,
     /// Databases are not migrated to the version that runs.
     pub(crate) storage_lags: bool,
+    /// The API server takes no pods of these lineages.
+    pub(crate) refused_lineages: BTreeSet<String>,
     /// The operator reaches no member.
     pub(crate) operator_cut: bool,
     pub(crate) legacy_alive: Option<String>,
@@ -187,6 +193,7 @@ impl World {
             unplaceable: BTreeSet::new(),
             no_room: false,
             missing_images: BTreeSet::new(),
+            kubelets_follow_in: 0,
             missing_agents: BTreeSet::new(),
             no_registry: BTreeSet::new(),
             crashing_templates: BTreeSet::new(),
@@ -194,6 +201,7 @@ impl World {
             learners_lag: false,
             lag_percent: 100,
             storage_lags: false,
+            refused_lineages: BTreeSet::new(),
             operator_cut: false,
             legacy_alive: None,
             secrets_missing: BTreeMap::new(),
@@ -351,20 +359,31 @@ impl World {
         self.passes += 1;
         self.now = self.now.checked_add(SignedDuration::from_secs(2)).expect("in range");
         let observed = self.observe();
-        let planned = plan(&self.desired, &observed, self.now);
+        let mut planned = plan(&self.desired, &observed, self.now);
         assert_eq!(planned, plan(&self.desired, &observed, self.now), "a plan is a function of its arguments");
         self.check_whole(&planned);
+        let refused = planned.steps.iter().position(|step| self.is_refused(step)).unwrap_or(planned.steps.len());
+        if let Some(step) = planned.steps.get(refused) {
+            let why = "exceeded quota".to_owned();
+            planned.waiting.insert(0, Waiting::StepRefused { step: super::describe(step), why });
+        }
         let status = status::status(&self.status, &Ok(self.desired.clone()), &observed, &planned, self.now);
         self.record = status::record_of(&status).expect("what we write we can read");
         assert_eq!(self.record, planned.record, "status remembers the record");
         self.status = status;
         self.note(&planned);
-        for step in planned.steps.iter().take(most) {
+        for step in planned.steps.iter().take(most.min(refused)) {
             self.check_step(step);
             self.apply(step);
         }
         self.go_on();
         planned
+    }
+
+    fn is_refused(&self, step: &Step) -> bool {
+        let Step::CreatePod(pod) = step else { return false };
+        let lineage = pod.metadata.labels.as_ref().and_then(|labels| labels.get(labels::LABEL_LINEAGE));
+        lineage.is_some_and(|lineage| self.refused_lineages.contains(lineage))
     }
 
     fn note(&mut self, planned: &Plan) {
@@ -511,10 +530,12 @@ impl World {
                     self.volumes.remove(name);
                 }
             }
-            Step::PatchImage { name, image, .. } => {
+            Step::PatchImage { name, image, container, .. } => {
                 let pod = self.pods.get_mut(name).expect("patched pods exist");
                 pod.seen.image.clone_from(image);
-                pod.seen.running = false;
+                pod.seen.replaced_container.clone_from(container);
+                pod.follows_in = self.kubelets_follow_in;
+                pod.seen.running = pod.follows_in > 0;
             }
             Step::PatchAgent { name, image, .. } => {
                 let pod = self.pods.get_mut(name).expect("patched pods exist");
@@ -603,8 +624,10 @@ impl World {
             ready: false,
             running: false,
             first_started_at: None,
-            image: pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone()).expect("an image"),
-            agent_image: pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref()?[0].image.clone()),
+            image: annotations[labels::ANNOTATION_IMAGE].clone(),
+            agent_image: annotations.get(labels::ANNOTATION_AGENT_IMAGE).cloned(),
+            container: None,
+            replaced_container: None,
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
             never_ran: true,
@@ -620,6 +643,7 @@ impl World {
             data: None,
             marked: false,
             pulled: None,
+            follows_in: 0,
             has_agent: false,
             restores_with,
         };
@@ -688,6 +712,11 @@ impl World {
         } else {
             if pod.seen.never_ran {
                 pod.seen.first_started_at = Some(self.now);
+            }
+            if pod.follows_in > 0 {
+                pod.follows_in -= 1;
+            } else {
+                pod.seen.container = Some(format!("{}: {}", pod.seen.uid, pod.seen.image));
             }
             pod.pulled = Some(version);
             pod.has_agent = true;

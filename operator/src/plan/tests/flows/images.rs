@@ -164,3 +164,20 @@ fn a_restored_seed_that_waits_for_the_agent_of_an_operator_of_before_gets_anothe
         assert_eq!(world.members().len(), 3);
     }
 }
+
+/// The version alone does not tell: the new image may be of the same.
+#[test]
+fn the_next_member_waits_until_the_kubelet_has_followed() {
+    let mut world = World::three();
+    let members = world.members();
+    world.kubelets_follow_in = 3;
+    world.desired.repository = "mirror/etcd".into();
+    for _ in 0..40 {
+        world.run_passes(1);
+        let waited_for = world.pods.values().filter(|pod| pod.seen.awaits_restart()).count();
+        assert!(waited_for <= 1, "{}", world.readable());
+    }
+    world.run();
+    assert_eq!((world.members(), is_ready(&world)), (members, true));
+    assert!(world.pods.values().all(|pod| pod.seen.image.starts_with("mirror/") && !pod.seen.awaits_restart()));
+}

@@ -262,3 +262,20 @@ fn time_in_which_nobody_looked_does_not_count_against_a_member() {
     world.run_passes(1);
     assert!(!world.members().contains(&name), "from then on it has its time");
 }
+
+/// Its successor's pod would be refused too, and one volume after the other would go.
+#[test]
+fn a_member_whose_pod_is_refused_is_kept() {
+    let mut world = World::three();
+    let (name, members) = (world.follower(), world.members());
+    world.kill_pod(&name);
+    world.refused_lineages.insert(world.token());
+    world.run_passes(2);
+    world.wait(6);
+    world.run_passes(3);
+    assert_eq!(world.members(), members);
+    assert!(world.volumes.contains_key(&name));
+    world.refused_lineages.clear();
+    world.run();
+    assert_eq!(world.members(), members);
+}

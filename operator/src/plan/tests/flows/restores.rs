@@ -257,3 +257,19 @@ fn a_forgotten_cluster_can_be_restored() {
     assert!(is_ready(&world));
     assert!(old.iter().all(|member| world.volumes.contains_key(member)));
 }
+
+#[test]
+fn seeds_that_are_refused_do_not_keep_the_members_that_serve_from_coming_back() {
+    let mut world = World::three();
+    let (token, name) = (world.token(), world.follower());
+    world.want_restore("r", 100);
+    world.refused_lineages.insert("r-1".into());
+    world.run_passes(2);
+    world.kill_pod(&name);
+    world.run_passes(3);
+    assert!(world.pods[&name].seen.running, "{}", world.readable());
+    assert_eq!((world.token(), world.members().len()), (token, 3));
+    world.refused_lineages.clear();
+    world.run();
+    assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("r"));
+}
