@@ -20,6 +20,7 @@ pub mod bucket;
 pub mod manifest;
 pub mod names;
 pub mod news;
+pub mod resume;
 pub mod retention;
 pub mod snapshot;
 pub mod source;

@@ -52,7 +52,7 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
     let ports = Ports {
         kubernetes: Arc::new(KubeAdapter::new(client)),
         etcd: Arc::new(EtcdAdapter::new(Dialer::tcp())),
-        stores: Arc::new(stores()),
+        stores: Arc::new(stores().with_patience(STORE_PATIENCE)),
         clock,
         random: Arc::new(SystemRandom),
     };
@@ -69,6 +69,9 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
     tracing::info!("stopped");
     Ok(())
 }
+
+/// The most that an EtcdBackup's `timeoutInSecond` can ask of a store that stands still.
+const STORE_PATIENCE: Duration = Duration::from_mins(30);
 
 /// Object stores, with the platform's credentials from the environment.
 #[allow(clippy::disallowed_methods, reason = "here is where the environment is read")]

@@ -27,8 +27,6 @@ use crate::ports::{Etcd, EtcdAccess, EtcdError};
 
 /// How long one endpoint may take to be connected to, when there are others.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two chunks of a snapshot.
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection on which nothing comes is asked whether it is alive; matters to snapshots, which are long.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -242,31 +240,23 @@ impl Etcd for EtcdAdapter {
     }
 
     async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
-        let stream = self
-            .call(access, Effect::Read, |mut client| async move {
-                let stream = client.snapshot().await.map_err(|error| classify(&error, Effect::Read))?;
-                // The stream lives on the client's connection.
-                Ok((client, stream))
-            })
-            .await?;
-        Ok(futures::stream::unfold(Some(stream), next_chunk).boxed())
+        // The calls have a deadline. A snapshot has none here: how long it may stand still is its backup's to say.
+        let mut client = self.call(access, Effect::Read, |client| async move { Ok(client) }).await?;
+        let stream = client.snapshot().await.map_err(|error| classify(&error, Effect::Read))?;
+        Ok(futures::stream::unfold(Some((client, stream)), next_chunk).boxed())
     }
 }
 
+/// The stream lives on the client's connection.
 type Snapshot = (Client, SnapshotStreaming);
 
 /// The next chunk, and the rest; nothing follows an error.
-#[expect(clippy::disallowed_methods, reason = "an adapter: the deadline of a real read")]
 async fn next_chunk(snapshot: Option<Snapshot>) -> Option<(Result<Bytes, EtcdError>, Option<Snapshot>)> {
     let (client, mut stream) = snapshot?;
-    match tokio::time::timeout(CHUNK_TIMEOUT, stream.message()).await {
-        Ok(Ok(Some(chunk))) => Some((Ok(Bytes::copy_from_slice(chunk.blob())), Some((client, stream)))),
-        Ok(Ok(None)) => None,
-        Ok(Err(error)) => Some((Err(classify(&error, Effect::Read)), None)),
-        Err(_) => {
-            let message = format!("the snapshot paused for {CHUNK_TIMEOUT:?}");
-            Some((Err(EtcdError::Unavailable { message }), None))
-        }
+    match stream.message().await {
+        Ok(Some(chunk)) => Some((Ok(Bytes::copy_from_slice(chunk.blob())), Some((client, stream)))),
+        Ok(None) => None,
+        Err(error) => Some((Err(classify(&error, Effect::Read)), None)),
     }
 }
 

@@ -15,7 +15,8 @@ use object_store::client::{
 };
 use std::error::Error;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -23,24 +24,20 @@ use tokio::time::{Instant, Sleep};
 use super::dial::Dialer;
 use super::tls;
 
-/// From the first byte of a request to the head of its answer: time enough for one part of an upload on a slow line.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two pieces of an answer's body.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long nothing may move: from one piece of a request to the next, from the last to the head of the answer, and between
+/// two pieces of its body. Whoever has a bound of their own that is shorter sees to it themselves; a longer one has to say so
+/// ([`StoreConnector::with_patience`]).
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pieces in which a request's body is sent: the line takes a whole part of an upload at once only to look at it.
+const PIECE_BYTES: usize = 64 << 10;
 /// How long an unused connection is kept: shorter than what servers and balancers allow.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One client for all stores of the process. Cheap to clone.
 #[derive(Clone)]
 pub struct StoreConnector {
-    client: Client<HttpsConnector<Dialer>, HttpRequestBody>,
-    timeouts: Timeouts,
-}
-
-#[derive(Clone, Copy)]
-struct Timeouts {
-    answer: Duration,
-    read: Duration,
+    client: Client<HttpsConnector<Dialer>, SentBody>,
+    patience: Duration,
 }
 
 impl StoreConnector {
@@ -55,7 +52,13 @@ impl StoreConnector {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector);
-        Self { client, timeouts: Timeouts { answer: ANSWER_TIMEOUT, read: READ_TIMEOUT } }
+        Self { client, patience: PATIENCE }
+    }
+
+    /// The same with this long for nothing to move.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 }
 
@@ -75,12 +78,59 @@ impl HttpConnector for StoreConnector {
 impl HttpService for StoreConnector {
     #[expect(clippy::disallowed_methods, reason = "an adapter: the deadline of a real request")]
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let Timeouts { answer, read } = self.timeouts;
-        let response = tokio::time::timeout(answer, self.client.request(request))
-            .await
-            .map_err(|_| timed_out(answer))?
-            .map_err(|error| HttpError::new(kind_of(&error), error))?;
-        Ok(response.map(|body| HttpResponseBody::new(TimedBody { body, read, sleep: Box::pin(asleep(read)) })))
+        let patience = self.patience;
+        let moved = Arc::new(Mutex::new(now()));
+        let sent = moved.clone();
+        let mut answer = pin!(self.client.request(request.map(|body| SentBody { body, piece: Bytes::new(), sent })));
+        let response = loop {
+            let due = *moved.lock().unwrap_or_else(PoisonError::into_inner) + patience;
+            match tokio::time::timeout_at(due, answer.as_mut()).await {
+                Ok(response) => break response.map_err(|error| HttpError::new(kind_of(&error), error))?,
+                // Something was sent meanwhile.
+                Err(_) if *moved.lock().unwrap_or_else(PoisonError::into_inner) + patience > now() => {}
+                Err(_) => return Err(timed_out(patience)),
+            }
+        };
+        let sleep = Box::pin(asleep(patience));
+        Ok(response.map(|body| HttpResponseBody::new(TimedBody { body, read: patience, sleep })))
+    }
+}
+
+/// The body of a request in pieces, which tells when the line took one.
+struct SentBody {
+    body: HttpRequestBody,
+    piece: Bytes,
+    sent: Arc<Mutex<Instant>>,
+}
+
+impl Body for SentBody {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = now();
+        if self.piece.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.piece = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let length = self.piece.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.piece.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.piece.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.body.size_hint().exact() {
+            Some(left) => SizeHint::with_exact(left + self.piece.len() as u64),
+            None => SizeHint::default(),
+        }
     }
 }
 
@@ -166,8 +216,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.expect("sent");
             std::future::pending::<()>().await;
         });
-        let mut connector = StoreConnector::new(Dialer::tcp());
-        connector.timeouts = Timeouts { answer: Duration::from_millis(100), read: Duration::from_millis(100) };
+        let connector = StoreConnector::new(Dialer::tcp()).with_patience(Duration::from_millis(100));
         (connector, http::Request::get(url).body(HttpRequestBody::empty()).expect("a request"))
     }
 
@@ -176,6 +225,31 @@ mod tests {
         let (connector, request) = silent_after("").await;
         let error = connector.call(request).await.expect_err("no answer");
         assert_eq!(error.kind(), HttpErrorKind::Timeout, "{error}");
+    }
+
+    /// A slow line is not a silent one: what counts is that something moves, not how long the whole takes.
+    #[tokio::test]
+    async fn a_server_that_reads_slowly_is_waited_for() {
+        const BODY: usize = 16 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let began = now();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let (mut piece, mut read) = (vec![0; 1 << 20], 0);
+            while read < BODY {
+                read += stream.read(&mut piece).await.expect("a piece");
+                asleep(Duration::from_millis(20)).await;
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("sent");
+            std::future::pending::<()>().await;
+        });
+        let patience = Duration::from_millis(200);
+        let connector = StoreConnector::new(Dialer::tcp()).with_patience(patience);
+        let body = HttpRequestBody::from(Bytes::from(vec![7; BODY]));
+        let answer = connector.call(http::Request::put(url).body(body).expect("a request")).await;
+        assert_eq!(answer.expect("an answer").status(), http::StatusCode::OK);
+        assert!(now() - began > patience, "it took longer than nothing may move");
     }
 
     #[tokio::test]

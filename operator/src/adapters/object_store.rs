@@ -6,7 +6,7 @@
 mod aws_files;
 
 use async_trait::async_trait;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
@@ -29,6 +29,24 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Prefixes of the environment variables that tell of the platform's credentials.
 pub const ENVIRONMENT_PREFIXES: &[&str] = &["AWS_", "AZURE_", "GOOGLE_"];
 
+/// What is taken of the platform's AWS_ variables: who we are and in which region. Where a backup goes says its spec alone.
+const AWS_VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_METADATA_ENDPOINT",
+    "AWS_IMDSV1_FALLBACK",
+];
+
 /// Azure's clouds by the names that its tools give them, and the domain of their blob service.
 const AZURE_CLOUDS: &[(&str, &str)] = &[
     ("AzurePublicCloud", "blob.core.windows.net"),
@@ -48,6 +66,13 @@ impl ObjectStores {
     /// Dials with `dialer`. `environment`: variables that begin with one of [`ENVIRONMENT_PREFIXES`].
     pub fn new(dialer: Dialer, environment: BTreeMap<String, String>) -> Self {
         Self { connector: StoreConnector::new(dialer), environment, base_urls: BTreeMap::new() }
+    }
+
+    /// How long a store may stand still; without it, a minute.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.connector = self.connector.with_patience(patience);
+        self
     }
 
     /// Where ABS or GCS is instead of its public endpoint: an emulator. Their blocks in the API have no endpoint.
@@ -71,7 +96,7 @@ impl ObjectStores {
                 builder = builder.with_region(region);
             }
         } else {
-            for (name, value) in self.variables("AWS_") {
+            for (name, value) in self.variables("AWS_").filter(|(name, _)| AWS_VARIABLES.contains(&name.as_str())) {
                 if let Ok(key) = name.to_ascii_lowercase().parse() {
                     builder = builder.with_config(key, value);
                 }
@@ -95,7 +120,9 @@ impl ObjectStores {
             .with_access_key_id(secret.text("accessKeyID")?)
             .with_secret_access_key(secret.text("accessKeySecret")?)
             .with_region(oss_region(&endpoint.authority));
-        self.addressed(builder, bucket, &endpoint)
+        // OSS knows no precondition of a write, and refuses one that carries any
+        // (https://www.alibabacloud.com/help/en/oss/developer-reference/compatibility-with-amazon-s3).
+        self.addressed(builder.with_conditional_put(S3ConditionalPut::Disabled), bucket, &endpoint)
     }
 
     /// With the bucket in the host name or in the path of this endpoint.

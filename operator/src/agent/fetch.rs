@@ -9,14 +9,15 @@
 //! anything to do is looked at before the Secret and the store are: both may be gone by then.
 
 use futures::TryStreamExt;
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore};
 use sha2::{Digest, Sha256};
 use std::io;
+use std::sync::Arc;
 
 use super::command::Fetch;
 use super::directory::{Directory, FileSink, has_log};
-use crate::backup::bucket;
+use crate::backup::{bucket, resume};
 use crate::ports::{Credentials, SecretWords, StoreError, Stores};
 
 /// etcd appends the sha256 of the database.
@@ -141,7 +142,7 @@ pub async fn fetch(
     let opened = stores.open(bucket, &credentials).await;
     let store = opened.map_err(|source| FetchError::Open { bucket: bucket.bucket.clone(), source })?;
     let partial = format!("{}.partial", command.to);
-    let result = download(command, store.as_ref(), &credentials.words(), directory, &partial).await;
+    let result = download(command, &store, &credentials.words(), directory, &partial).await;
     let result = result.and_then(|()| {
         let action = format!("rename {partial}");
         directory.rename(&partial, &command.to).map_err(|source| FetchError::Disk { action, source })
@@ -165,7 +166,7 @@ fn mounted(path: &str, read: impl FnOnce(&str) -> io::Result<Credentials>) -> Re
 
 async fn download(
     command: &Fetch,
-    store: &dyn ObjectStore,
+    store: &Arc<dyn ObjectStore>,
     secrets: &SecretWords,
     directory: &dyn Directory,
     partial: &str,
@@ -177,13 +178,12 @@ async fn download(
     let key = &command.source.key;
     let path = Path::parse(key).map_err(|error| FetchError::Key { key: key.clone(), message: error.to_string() })?;
     let said = |error: object_store::Error| FetchError::Store { message: bucket::explain(&error, secrets).1 };
-    let object = store.get_opts(&path, GetOptions::default()).await.map_err(said)?;
-    if object.meta.size != command.size {
-        return Err(FetchError::Size { expected: command.size, actual: object.meta.size });
+    let (meta, mut stream) = resume::get(store, &path).await.map_err(said)?;
+    if meta.size != command.size {
+        return Err(FetchError::Size { expected: command.size, actual: meta.size });
     }
     let mut sink = directory.create(partial).map_err(disk)?;
     let mut checks = Checks::new(command.size);
-    let mut stream = object.into_stream();
     while let Some(chunk) = stream.try_next().await.map_err(said)? {
         checks.take(&chunk)?;
         write(sink.as_mut(), &chunk).map_err(disk)?;

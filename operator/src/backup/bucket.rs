@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::names::MANIFEST_SUFFIX;
+use super::resume;
 use super::snapshot::Pages;
 use crate::ports::clock::deadline;
 use crate::ports::{Clock, Credentials, SecretWords};
@@ -150,11 +151,11 @@ impl Bucket {
         key: &str,
     ) -> Result<Option<(u64, BoxStream<'static, Result<Bytes, StoreFailure>>)>, StoreFailure> {
         let path = self.path(key)?;
-        let got = none_if_missing(self.bounded("reading", key, self.store.get(&path)).await)?;
-        let Some(got) = got else { return Ok(None) };
-        let size = got.meta.size;
+        let got = none_if_missing(self.bounded("reading", key, resume::get(&self.store, &path)).await)?;
+        let Some((meta, stream)) = got else { return Ok(None) };
+        let size = meta.size;
         let (bucket, key) = (self.clone(), key.to_owned());
-        let chunks = futures::stream::unfold(Some(got.into_stream()), move |stream| {
+        let chunks = futures::stream::unfold(Some(stream), move |stream| {
             let (bucket, key) = (bucket.clone(), key.clone());
             async move {
                 let mut stream = stream?;
@@ -238,7 +239,11 @@ impl Bucket {
             Some((directory, _)) => Some(self.path(directory)?),
             None => None,
         };
-        let mut objects = self.store.list(directory.as_ref());
+        // From the first key that can be one of ours to the first that is behind them: beside a key at the root lies all
+        // that the bucket holds, and a name there that this client cannot read ends the list. (All four stores list in the
+        // order of the keys' bytes.)
+        let offset = self.path(prefix)?;
+        let mut objects = self.store.list_with_offset(directory.as_ref(), &offset);
         let mut keys = Vec::new();
         for _ in 0..LISTED_MAX {
             let next = async { objects.next().await.transpose() };
@@ -246,6 +251,8 @@ impl Bucket {
             let key = meta.location.to_string();
             if key.starts_with(prefix) {
                 keys.push(key);
+            } else if key.as_str() > prefix {
+                break;
             }
         }
         let mut listed: BTreeMap<String, bool> =
@@ -318,6 +325,8 @@ pub fn explain(error: &object_store::Error, secrets: &SecretWords) -> (Trouble, 
             Trouble::CredentialsRefused
         }
         object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. } => Trouble::Unsupported,
+        // What stores that speak S3 without preconditions say, with 400 or 501.
+        _ if code(&whole) == Some("NotImplemented") || says(&["501 Not Implemented"]) => Trouble::Unsupported,
         _ if refused() => Trouble::CredentialsRefused,
         _ if says(&["connect", "dns error", "timed out", "timeout", "unreachable", "503", "SlowDown", "429"]) => {
             Trouble::Unreachable

@@ -8,8 +8,9 @@ use std::fmt;
 use super::names::{manifest_key, periodic_key};
 use super::schedule::Schedule;
 use crate::api::backup::TIMEOUT_SECONDS_DEFAULT;
-use crate::api::storage::OSS_ENDPOINT_DEFAULT;
+
 use crate::api::{EtcdBackup, StorageSource, StorageType};
+use crate::model::location::endpoint;
 use crate::model::{BucketLocation, ObjectLocation, Revision, StorageKind};
 use crate::ports::ObjectKey;
 
@@ -158,15 +159,13 @@ pub fn location(storage: StorageType, source: &StorageSource, periodic: bool) ->
     let (kind, endpoint, force_path_style, secret) = match storage {
         StorageType::S3 => {
             let s3 = source.s3.clone().unwrap_or_default();
-            let endpoint = endpoint(&s3.endpoint, "https");
-            (StorageKind::S3, endpoint, s3.force_path_style, some(&s3.aws_secret))
+            (StorageKind::S3, endpoint(StorageKind::S3, &s3.endpoint), s3.force_path_style, some(&s3.aws_secret))
         }
         StorageType::Abs => (StorageKind::Abs, None, false, source.abs.as_ref().and_then(|abs| some(&abs.abs_secret))),
         StorageType::Gcs => (StorageKind::Gcs, None, false, source.gcs.as_ref().and_then(|gcs| some(&gcs.gcp_secret))),
         StorageType::Oss => {
             let oss = source.oss.clone().unwrap_or_default();
-            let endpoint = endpoint(&oss.endpoint, "http").unwrap_or_else(|| OSS_ENDPOINT_DEFAULT.to_owned());
-            (StorageKind::Oss, Some(endpoint), false, some(&oss.oss_secret))
+            (StorageKind::Oss, endpoint(StorageKind::Oss, &oss.endpoint), false, some(&oss.oss_secret))
         }
     };
     if matches!(kind, StorageKind::Abs | StorageKind::Oss) && secret.is_none() && source.path(storage).is_some() {
@@ -216,15 +215,6 @@ fn split_path(path: &str, periodic: bool) -> Result<(String, String), String> {
         return Err(format!("must be short enough for keys of at most {KEY_BYTES_MAX} bytes, suffixes included"));
     }
     Ok((bucket.to_owned(), key.to_owned()))
-}
-
-/// An endpoint with the scheme that the archived operator's clients took when there was none.
-fn endpoint(text: &str, scheme: &str) -> Option<String> {
-    match text {
-        "" => None,
-        url if url.contains("://") => Some(url.to_owned()),
-        host => Some(format!("{scheme}://{host}")),
-    }
 }
 
 fn some(text: &str) -> Option<String> {

@@ -76,6 +76,18 @@ impl From<StorageType> for StorageKind {
     }
 }
 
+/// The endpoint of a store that speaks S3, with the scheme that the archived operator's clients took when there was none;
+/// none where S3's own is meant.
+pub fn endpoint(storage: StorageKind, text: &str) -> Option<String> {
+    let scheme = if storage == StorageKind::Oss { "http" } else { "https" };
+    match text {
+        "" if storage == StorageKind::Oss => Some(OSS_ENDPOINT_DEFAULT.to_owned()),
+        "" => None,
+        url if url.contains("://") => Some(url.to_owned()),
+        host => Some(format!("{scheme}://{host}")),
+    }
+}
+
 impl ObjectLocation {
     /// The object that a storage block names.
     ///
@@ -86,16 +98,18 @@ impl ObjectLocation {
         let (block, settings) = match storage {
             StorageType::S3 => (
                 "s3",
-                source.s3.as_ref().map(|s3| (&s3.path, text(&s3.endpoint), s3.force_path_style, text(&s3.aws_secret))),
+                source.s3.as_ref().map(|s3| {
+                    (&s3.path, endpoint(StorageKind::S3, &s3.endpoint), s3.force_path_style, text(&s3.aws_secret))
+                }),
             ),
             StorageType::Abs => ("abs", source.abs.as_ref().map(|abs| (&abs.path, None, false, text(&abs.abs_secret)))),
             StorageType::Gcs => ("gcs", source.gcs.as_ref().map(|gcs| (&gcs.path, None, false, text(&gcs.gcp_secret)))),
             StorageType::Oss => (
                 "oss",
-                source.oss.as_ref().map(|oss| {
-                    let endpoint = text(&oss.endpoint).unwrap_or_else(|| OSS_ENDPOINT_DEFAULT.to_owned());
-                    (&oss.path, Some(endpoint), false, text(&oss.oss_secret))
-                }),
+                source
+                    .oss
+                    .as_ref()
+                    .map(|oss| (&oss.path, endpoint(StorageKind::Oss, &oss.endpoint), false, text(&oss.oss_secret))),
             ),
         };
         let Some((path, endpoint, force_path_style, secret)) = settings else {
@@ -143,5 +157,25 @@ mod tests {
         let source = StorageSource { oss: Some(oss), ..Default::default() };
         let location = ObjectLocation::from_source(StorageType::Oss, &source).unwrap();
         assert_eq!(location.bucket.endpoint.as_deref(), Some("http://oss-cn-hangzhou.aliyuncs.com"));
+    }
+
+    /// A pod that fetches must go where the operator has looked.
+    #[test]
+    fn an_endpoint_without_a_scheme_is_the_same_for_whoever_reads_it() {
+        for (spelling, s3, oss) in [
+            ("store:9000", "https://store:9000", "http://store:9000"),
+            ("http://store", "http://store", "http://store"),
+            ("https://store", "https://store", "https://store"),
+        ] {
+            assert_eq!(endpoint(StorageKind::S3, spelling).as_deref(), Some(s3));
+            let (path, text) = ("bucket/key".to_owned(), spelling.to_owned());
+            let source = StorageSource {
+                oss: Some(OssStorage { path, endpoint: text, oss_secret: "s".to_owned() }),
+                ..Default::default()
+            };
+            let fetched = ObjectLocation::from_source(StorageType::Oss, &source).unwrap();
+            assert_eq!(fetched.bucket.endpoint.as_deref(), Some(oss));
+            assert_eq!(crate::backup::validate::location(StorageType::Oss, &source, false), Ok(fetched));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! etcd members, as far as the operator talks to them.
 //!
 //! Every call names the member or members that it may ask, so that an answer can be told from another member's.
-//! Deadline of every call but `snapshot`: 5 seconds ([`CALL_DEADLINE`]); between two chunks of a snapshot: 30 seconds.
+//! Deadline of every call but `snapshot`: 5 seconds ([`CALL_DEADLINE`]). A snapshot has none: who reads it sees whether it
+//! moves.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,7 +119,7 @@ pub trait Etcd: Send + Sync {
     /// The hash of the key space at a revision (0: the current one) on exactly one member, and that revision.
     async fn hash_kv(&self, access: &EtcdAccess, revision: Revision) -> Result<(u32, Revision), EtcdError>;
 
-    /// The snapshot stream of exactly one member: the database file, then 32 bytes of sha256 over it.
+    /// The snapshot stream of exactly one member: the database file, then 32 bytes of sha256 over it. No deadline.
     async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError>;
 }
 

@@ -19,6 +19,8 @@ use crate::adapters::dial::Stream;
 struct Server {
     requests: Arc<Mutex<Vec<String>>>,
     objects: Arc<Mutex<BTreeMap<String, Bytes>>>,
+    /// What it answers to a write with a precondition, if it knows none.
+    refuses_preconditions: Option<StatusCode>,
 }
 
 async fn answer(
@@ -36,6 +38,12 @@ async fn answer(
     told.insert(header::ETAG, "\"1\"".parse().expect("a value"));
     told.insert(header::LAST_MODIFIED, "Tue, 01 Dec 2026 00:00:00 GMT".parse().expect("a value"));
     let mut objects = server.objects.lock().expect("whole");
+    let conditional = headers.contains_key(header::IF_NONE_MATCH) || headers.contains_key(header::IF_MATCH);
+    if let Some(status) = server.refuses_preconditions.filter(|_| method == Method::PUT && conditional) {
+        let error = "<Error><Code>NotImplemented</Code><Message>A header you provided implies functionality that is \
+                     not implemented.</Message></Error>";
+        return (status, told, Bytes::from(error));
+    }
     match method {
         Method::PUT => {
             objects.insert(at, body);
@@ -53,9 +61,12 @@ async fn answer(
 
 /// All hosts are this one.
 async fn serve() -> (Server, Dialer) {
+    serve_as(Server::default()).await
+}
+
+async fn serve_as(server: Server) -> (Server, Dialer) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
-    let server = Server::default();
     let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(server.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
     (server, to(address))
@@ -117,6 +128,51 @@ async fn oss_puts_the_bucket_into_the_host_of_its_default_endpoint() {
         "{request}"
     );
     assert!(request.contains("Credential=KEY/") && request.contains("/oss-cn-hangzhou/s3/aws4_request"), "{request}");
+}
+
+/// OSS answers so to every precondition, and so do old stores that speak S3. Backups get through all the same, and none
+/// takes the place of another.
+#[tokio::test]
+async fn a_store_that_refuses_preconditions_is_written_to_without_them() {
+    use crate::backup::bucket::{Bucket, Trouble, WriteMode};
+    let kinds = [(StorageKind::Oss, None, oss()), (StorageKind::S3, Some("http://old:9000"), aws())];
+    for (storage, endpoint, keys) in kinds {
+        for status in [StatusCode::BAD_REQUEST, StatusCode::NOT_IMPLEMENTED] {
+            let refuses_preconditions = Some(status);
+            let (server, dialer) = serve_as(Server { refuses_preconditions, ..Server::default() }).await;
+            let stores = ObjectStores::new(dialer, BTreeMap::new());
+            let store = stores.open(&location(storage, endpoint), &keys).await.expect("it opens");
+            let clock = Arc::new(crate::adapters::clock::SystemClock::start());
+            let bucket = Bucket::new(store, clock, "bucket", jiff::SignedDuration::from_secs(60), &keys);
+            let put = async |bytes: &'static [u8], mode| bucket.put("a/b", Bytes::from_static(bytes), &mode).await;
+            put(b"one", WriteMode::Create).await.unwrap_or_else(|error| panic!("{storage:?} {status}: {error}"));
+            let taken = put(b"two", WriteMode::Create).await.expect_err("its place is taken");
+            assert_eq!(taken.trouble, Trouble::Exists, "{storage:?} {status}: {taken}");
+            put(b"six", WriteMode::Replace).await.unwrap_or_else(|error| panic!("{storage:?} {status}: {error}"));
+            assert_eq!(*server.objects.lock().expect("whole").values().next().expect("one"), "six");
+        }
+    }
+}
+
+/// Credentials come from there, and the region; where a backup goes says its spec alone.
+#[tokio::test]
+async fn the_environment_does_not_say_where_a_backup_goes() {
+    let (server, dialer) = serve().await;
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", "KEY"),
+        ("AWS_SECRET_ACCESS_KEY", "hush"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_ENDPOINT_URL", "http://elsewhere"),
+        ("AWS_ENDPOINT_URL_S3", "http://elsewhere"),
+        ("AWS_BUCKET", "another"),
+        ("AWS_SKIP_SIGNATURE", "true"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let stores = ObjectStores::new(dialer, environment);
+    let bucket = location(StorageKind::S3, Some("http://store:9000"));
+    let request = round_trip(&stores, &server, &bucket, &Credentials(None)).await;
+    assert!(request.starts_with("PUT bucket.store:9000/a/"), "{request}");
+    assert!(request.contains("Credential=KEY/") && request.contains("/eu-west-1/s3/"), "{request}");
 }
 
 #[tokio::test]

@@ -423,6 +423,8 @@ pub(crate) enum Fault {
     Denied,
     /// There is no such bucket.
     NoBucket,
+    /// The line breaks after half of the bytes.
+    Break,
     /// The bytes end early.
     Truncate,
     /// One bit of them is another.
@@ -480,7 +482,7 @@ async fn under<T>(
         Some(Fault::NoBucket) => {
             Err(object_store::Error::NotFound { path: String::new(), source: "<Code>NoSuchBucket</Code>".into() })
         }
-        Some(Fault::Nothing | Fault::Truncate | Fault::Flip) | None => request.await,
+        Some(Fault::Nothing | Fault::Break | Fault::Truncate | Fault::Flip) | None => request.await,
     }
 }
 
@@ -514,16 +516,18 @@ impl ObjectStore for FaultyStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
         let fault = take(&self.faults, if options.head { Op::Head } else { Op::Get });
         let mut result = under(fault, self.inner.get_opts(location, options)).await?;
-        if let Some(damage @ (Fault::Truncate | Fault::Flip)) = fault {
+        if let Some(damage @ (Fault::Break | Fault::Truncate | Fault::Flip)) = fault {
             let range = result.range.clone();
             let (meta, attributes, extensions) =
                 (result.meta.clone(), result.attributes.clone(), result.extensions.clone());
             let mut bytes = result.bytes().await?.to_vec();
             match damage {
-                Fault::Truncate => bytes.truncate(bytes.len() / 2),
-                _ => bytes[0] ^= 0x10,
+                Fault::Flip => bytes[0] ^= 0x10,
+                _ => bytes.truncate(bytes.len() / 2),
             }
-            let payload = GetResultPayload::Stream(futures::stream::iter([Ok(Bytes::from(bytes))]).boxed());
+            let end = (damage == Fault::Break).then(|| Err(broken()));
+            let pieces = futures::stream::iter([Ok(Bytes::from(bytes))].into_iter().chain(end));
+            let payload = GetResultPayload::Stream(pieces.boxed());
             result = GetResult { payload, meta, range, attributes, extensions };
         }
         Ok(result)
