@@ -8,11 +8,13 @@
 pub mod event;
 
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use crate::api::labels::{
     ANNOTATION_AGENT_IMAGE, ANNOTATION_ETCD_VERSION, ANNOTATION_IMAGE, ANNOTATION_REPLACED_CONTAINER, LABEL_ROLE, Role,
 };
+use crate::build;
 use crate::model::{Desired, MemberId};
 use crate::plan::{Fence, Step};
 use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
@@ -70,14 +72,13 @@ impl Applier<'_> {
     /// # Errors
     /// See [`ApplyError`]; the pass ends there, and the next one observes anew.
     pub async fn apply(&self, step: &Step) -> Result<(), ApplyError> {
-        let kubernetes = &self.ports.kubernetes;
         match step {
             Step::CreateService(service) => self.create(step, service.as_ref().clone()).await,
             Step::CreateVolume(volume) => self.create(step, volume.as_ref().clone()).await,
             Step::CreatePod(pod) => self.create(step, pod.as_ref().clone()).await,
             Step::ReplaceService(service) => {
-                let replaced = kubernetes.replace(&service.as_ref().clone().into_object()).await;
-                replaced.map(drop).map_err(|source| kubernetes_error(step, source))
+                let replaced = self.replace_service(service).await;
+                replaced.map_err(|source| kubernetes_error(step, source))
             }
             Step::DeletePod { name, uid, resource_version, .. } => {
                 self.delete(step, Kind::Pod, name, uid, resource_version).await
@@ -155,6 +156,20 @@ impl Applier<'_> {
             Ok(_) => Ok(()),
             Err(source) => Err(kubernetes_error(step, source)),
         }
+    }
+
+    /// Writes over what was planned against, and only over our part of it.
+    async fn replace_service(&self, wanted: &Service) -> Result<(), KubernetesError> {
+        let key = self.key(wanted.metadata.name.as_deref().unwrap_or_default());
+        let actual = self.ports.kubernetes.get_typed::<Service>(&key).await?;
+        let actual = actual.ok_or_else(|| KubernetesError::NotFound { message: format!("Service {key} is gone") })?;
+        let version = |service: &Service| (service.metadata.uid.clone(), service.metadata.resource_version.clone());
+        if version(&actual) != version(wanted) {
+            let message = format!("Service {key} was changed since it was looked at");
+            return Err(KubernetesError::Conflict { message });
+        }
+        let changed = build::service_changed(&actual, wanted);
+        self.ports.kubernetes.replace(&changed.into_object()).await.map(drop)
     }
 
     async fn delete(

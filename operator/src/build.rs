@@ -20,7 +20,7 @@ use crate::api::names::MemberAddress;
 use crate::model::{ClusterIdentity, Desired, RestoreWanted};
 
 pub use pod::member_pod;
-pub use service::{LINEAGE_NONE, client_service, peer_service, service_as_built};
+pub use service::{LINEAGE_NONE, client_service, peer_service, service_as_built, service_changed};
 pub use volume::member_volume;
 
 /// One start of a member: everything about its pod that does not follow from the EtcdCluster alone.

@@ -70,6 +70,22 @@ pub fn service_as_built(actual: &Service, wanted: &Service) -> bool {
         && ports(is) == ports(shall)
 }
 
+/// A Service with what we say of it as it was built, and all that others said (annotations of a load balancer or a mesh,
+/// their labels and finalizers, the session affinity) as it is.
+pub fn service_changed(actual: &Service, wanted: &Service) -> Service {
+    let mut changed = actual.clone();
+    let labels = wanted.metadata.labels.clone().unwrap_or_default();
+    changed.metadata.labels.get_or_insert_default().extend(labels);
+    if let Some(shall) = &wanted.spec {
+        let spec = changed.spec.get_or_insert_default();
+        spec.selector.clone_from(&shall.selector);
+        spec.ports.clone_from(&shall.ports);
+        spec.type_ = Some(shall.type_.clone().unwrap_or_else(|| "ClusterIP".to_owned()));
+        spec.publish_not_ready_addresses = shall.publish_not_ready_addresses;
+    }
+    changed
+}
+
 /// A port with the API server's defaults: protocol TCP, target port equal to the port.
 fn effective_port(port: &ServicePort) -> (Option<String>, i32, IntOrString, String) {
     let target = port.target_port.clone().unwrap_or(IntOrString::Int(port.port));

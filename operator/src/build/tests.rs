@@ -424,3 +424,26 @@ fn a_restored_seed_fetches_restores_and_refuses_an_empty_directory() {
         assert_eq!((run.seen, run.data_dir), (command.seen, command.data_dir));
     }
 }
+
+/// Load balancers, meshes and external-dns write there, and a formation or a restore must not take it away.
+#[test]
+fn what_others_said_of_a_service_survives_our_change_of_it() {
+    let desired = desired(json!({"size": 3, "version": "3.6.10"}));
+    let mut actual = serde_json::to_value(client_service(&desired, Some("old"))).unwrap();
+    actual["metadata"]["annotations"] = json!({"external-dns/hostname": "etcd.example"});
+    actual["metadata"]["labels"]["team"] = json!("x");
+    actual["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    actual["metadata"]["resourceVersion"] = json!("7");
+    actual["spec"]["sessionAffinity"] = json!("ClientIP");
+    actual["spec"]["clusterIP"] = json!("10.0.0.1");
+    actual["spec"]["type"] = json!("NodePort");
+    actual["spec"]["ports"][0]["nodePort"] = json!(30000);
+    let wanted = client_service(&desired, Some("new"));
+    let changed = service_changed(&serde_json::from_value(actual.clone()).unwrap(), &wanted);
+    assert!(service_as_built(&changed, &wanted));
+    let changed = serde_json::to_value(changed).unwrap();
+    actual["spec"]["selector"] = serde_json::to_value(&wanted).unwrap()["spec"]["selector"].clone();
+    actual["spec"]["type"] = json!("ClusterIP");
+    actual["spec"]["ports"][0].as_object_mut().unwrap().remove("nodePort");
+    assert_eq!(changed, actual);
+}

@@ -18,7 +18,7 @@ fn has_old_image(pass: &Pass<'_>, member: &Member<'_>) -> bool {
     !pass.version_refused && member.pod.is_some_and(|pod| pod.image != pass.desired.image())
 }
 
-fn has_old_template(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+pub(super) fn has_old_template(pass: &Pass<'_>, member: &Member<'_>) -> bool {
     let hash = member.pod.and_then(|pod| pod.template_hash.as_ref());
     hash.is_some_and(|hash| *hash != build::template_hash(&pass.desired))
 }

@@ -61,7 +61,7 @@ pub enum MemberRemoval {
 pub enum Step {
     /// Creates a Service.
     CreateService(Box<Service>),
-    /// Replaces a Service; it carries uid and resourceVersion of what it replaces.
+    /// Gives a Service our part of it back; it carries uid and resourceVersion of what it was planned against.
     ReplaceService(Box<Service>),
     /// Creates a member's volume claim.
     CreateVolume(Box<PersistentVolumeClaim>),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{Step, Unsafe, Waiting};
+use super::{Step, Unsafe, Waiting, rollout};
 use crate::model::Version;
 
 /// etcd 3.6 takes a raft snapshot on disk after so many entries, unless the user's environment says another number.
@@ -71,7 +71,15 @@ fn why_not_yet(pass: &Pass<'_>, members: &Members<'_>, from: &Version, to: &Vers
     if members.voters().filter(|member| member.status.is_some()).any(|member| !migrated(member)) {
         return Some(Waiting::ClusterVersion { version: from.clone() });
     }
-    let entries = legacy_log_left(pass, members).filter(|_| from.reads_legacy_log() && !to.reads_legacy_log())?;
+    if pass.record.legacy_log_index.is_none() || !from.reads_legacy_log() || to.reads_legacy_log() {
+        return None;
+    }
+    // How often a member takes a snapshot says the environment that it was started with, and that is known of no other spec.
+    if let Some(member) = members.voters().find(|member| rollout::has_old_template(pass, member)) {
+        let why = format!("it gets the changed spec before etcd {to}");
+        return Some(Waiting::MemberHealth { member: member.name.clone(), why });
+    }
+    let entries = legacy_log_left(pass, members)?;
     Some(Waiting::RaftSnapshot { version: to.clone(), entries })
 }
 

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 use super::check;
 use crate::api::conditions::{ConditionStatus, find};
+use crate::plan::Step;
 use crate::plan::tests::world::World;
 
 #[test]
@@ -83,6 +84,31 @@ fn what_members_below_3_6_left_in_the_log_is_behind_a_snapshot_before_3_7() {
          8 patch image of m1 to 3.7.3
     ",
     );
+}
+
+/// What the members still run with says how often they take a snapshot, not what they shall run with.
+#[test]
+fn another_snapshot_count_reaches_all_members_before_the_version_that_relies_on_it() {
+    let count = |count: &str| {
+        let (name, value) = ("ETCD_SNAPSHOT_COUNT".to_owned(), Some(count.to_owned()));
+        vec![EnvVar { name, value, value_from: None }]
+    };
+    let mut world = World::new(3, true, "3.5.35");
+    world.desired.pod.etcd_env = count("100000");
+    world.run();
+    world.want_version("3.6.10");
+    world.run();
+    world.want_version("3.7.3");
+    world.desired.pod.etcd_env = count("10");
+    let hash = crate::build::template_hash(&world.desired);
+    for _ in 0..60 {
+        let old = world.pods.values().filter(|pod| pod.seen.template_hash.as_deref() != Some(hash.as_str())).count();
+        let planned = world.pass_of(usize::MAX);
+        let patches = planned.steps.iter().any(|step| matches!(step, Step::PatchImage { .. }));
+        assert!(!patches || old == 0, "{old} members take snapshots as before: {}", world.readable());
+    }
+    world.run();
+    assert!(world.pods.values().all(|pod| pod.seen.image.ends_with("3.7.3")), "{}", world.readable());
 }
 
 #[test]
