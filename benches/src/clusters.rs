@@ -187,6 +187,7 @@ fn healthy(desired: &Desired, members: &[String]) -> EtcdObserved {
             .collect(),
         quorum_read: Observation::Known { value: Revision(900), at },
         alarms: Observation::Known { value: Vec::new(), at },
+        hashes: std::collections::BTreeMap::new(),
     }
 }
 

@@ -15,6 +15,7 @@ use etcd_operator::{agent, controller, metrics::Metrics, own_pod, server, teleme
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]

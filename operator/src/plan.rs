@@ -126,8 +126,8 @@ fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
     membership::need_quorum(pass, &members, &safety)?;
     // An alarm outlives its member, and writes are refused as long as it is raised.
     membership::disarm(pass, &members)?;
-    // CORRUPT spreads wrong answers: such a member goes first.
-    membership::remove_corrupt(pass, &members, &safety)?;
+    // CORRUPT spreads wrong answers: whoever is wrong goes first.
+    membership::settle_corrupt(pass, &members, &safety)?;
     // A learner under way is finished or given up before anything else changes the list: one change at a time.
     membership::finish_learner(pass, &members, &safety)?;
     // A failed member is removed, which fences it; the deficit is filled by scale-out.

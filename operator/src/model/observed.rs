@@ -188,6 +188,8 @@ pub struct EtcdObserved {
     pub quorum_read: Observation<Revision>,
     /// Raised alarms, and the member that each is about. Zero: etcd could not tell which.
     pub alarms: Observation<Vec<(MemberId, Alarm)>>,
+    /// The hash of each member's key space at one revision, by member name; asked for while CORRUPT is raised.
+    pub hashes: BTreeMap<String, Observation<u32>>,
 }
 
 impl EtcdObserved {
@@ -200,6 +202,7 @@ impl EtcdObserved {
             statuses: BTreeMap::new(),
             quorum_read: Observation::Unknown { why: unknown() },
             alarms: Observation::Unknown { why: unknown() },
+            hashes: BTreeMap::new(),
         }
     }
 

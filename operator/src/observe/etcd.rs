@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::build::client_url_with;
-use crate::model::{Desired, EtcdObserved, MemberStatus, Observation, PodObserved};
+use crate::model::{Alarm, Desired, EtcdObserved, MemberStatus, Observation, PodObserved};
 use crate::ports::{EtcdAccess, EtcdTls, Ports};
 
 /// Asks the members of one lineage, all at once.
@@ -52,7 +52,21 @@ pub async fn observe_etcd(
     }
     observed.membership = observation(ports, ports.etcd.members(&access(endpoints.clone()), true).await);
     observed.alarms = observation(ports, ports.etcd.alarms(&access(endpoints)).await);
+    if let (Some(revision), true) = (observed.quorum_read.known(), has_corrupt(&observed)) {
+        let named = observed.statuses.keys().filter_map(|name| pods.get(name));
+        let hashes = named.map(|pod| {
+            let access = access(vec![client_url_with(desired, &pod.name, pod.tls.client.is_some())]);
+            async move { (pod.name.clone(), ports.etcd.hash_kv(&access, *revision).await.map(|(hash, _)| hash)) }
+        });
+        let hashes = futures::future::join_all(hashes).await.into_iter();
+        observed.hashes = hashes.map(|(name, hash)| (name, observation(ports, hash))).collect();
+    }
     observed
+}
+
+/// While it is raised, writes and compactions are refused, so that the members' hashes of one revision can be compared.
+fn has_corrupt(observed: &EtcdObserved) -> bool {
+    observed.raised().iter().any(|(_, alarm)| *alarm == Alarm::Corrupt)
 }
 
 /// Client URLs of those that answered: the leader, then other voters, then learners.

@@ -29,7 +29,7 @@ pub(crate) struct Member<'a> {
     pub(crate) healthy: bool,
     /// It is healthy and nobody is deleting its pod: an evicted one answers until the kubelet stops it, and not after.
     pub(crate) stays: bool,
-    /// etcd raised CORRUPT on it.
+    /// etcd raised CORRUPT on it. It accuses whoever differs from the leader, so that says not yet whose data is wrong.
     pub(crate) corrupt: bool,
     /// Why its data is gone for good, if it is.
     pub(crate) lost: Option<&'static str>,

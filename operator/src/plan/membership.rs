@@ -9,7 +9,8 @@ use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
 use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER};
-use crate::model::{Alarm, MemberId, PodObserved, Version};
+use crate::model::quorum::quorum;
+use crate::model::{Alarm, MemberId, Observation, PodObserved, Version};
 
 /// Most entries of the log that a learner may lack when it is promoted. etcd refuses one that has less than nine tenths
 /// of the leader's log; this is stricter for long logs. Answers of two members are not of the same moment, so under load
@@ -122,7 +123,7 @@ pub(super) fn need_quorum(pass: &mut Pass<'_>, members: &Members<'_>, safety: &S
 fn nobody_could_be_asked(pass: &Pass<'_>, members: &Members<'_>) -> bool {
     let ready = members.voters().filter(|member| member.pod.is_some_and(|pod| pod.ready)).count();
     let answers = pass.observed.etcd.statuses.values().any(|status| status.known().is_some());
-    !answers && ready >= crate::model::quorum::quorum(members.voters().count())
+    !answers && ready >= quorum(members.voters().count())
 }
 
 /// Takes back alarms of who is no member any more. etcd drops a member and keeps its alarms (`RemoveMember` does not look at
@@ -143,12 +144,36 @@ pub(super) fn disarm(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<
     }
 }
 
-/// A member whose data etcd itself calls corrupt.
-pub(super) fn remove_corrupt(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
-    match members.all.iter().find(|member| member.corrupt) {
-        Some(member) => remove(pass, members, safety, member, MemberRemoval::Corrupt),
-        None => ControlFlow::Continue(()),
+/// CORRUPT: etcd accuses the follower that differs from its leader (`PeriodicCheck` in etcd's `corrupt.go`), and it may be
+/// the leader that is wrong. A member is removed when a quorum of the others agrees on other data; an accused one that
+/// agrees with a quorum is cleared. Without such a quorum a person must decide.
+pub(super) fn settle_corrupt(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) -> ControlFlow<()> {
+    let Some(accused) = members.all.iter().find(|member| member.corrupt) else { return ControlFlow::Continue(()) };
+    // It has no vote, and is filled anew.
+    if accused.is_learner() {
+        return remove(pass, members, safety, accused, MemberRemoval::Corrupt);
     }
+    let hash = |member: &Member<'_>| pass.observed.etcd.hashes.get(&member.name).and_then(Observation::known).copied();
+    let agree = |with: u32| members.voters().filter(|member| hash(member) == Some(with)).count();
+    // (One voter alone agrees with itself, which says nothing.)
+    let needed = quorum(members.voters().count()).max(2);
+    let right = members.voters().filter_map(hash).find(|right| agree(*right) >= needed);
+    let Some(right) = right else {
+        pass.refuse(Unsafe::CorruptSomewhere);
+        return ControlFlow::Break(());
+    };
+    let is_wrong = |member: &&Member<'_>| hash(member).is_some_and(|hash| hash != right);
+    let unheard = Some(accused).filter(|accused| hash(accused).is_none());
+    let Some(wrong) = members.voters().find(is_wrong).or(unheard) else {
+        let (member, endpoints) = (accused.id(), endpoints(pass, members, None));
+        return pass.last_step(Step::Disarm { member, alarm: Alarm::Corrupt, endpoints });
+    };
+    if members.leads(wrong)
+        && let Some(step) = move_leader(pass, members, wrong)
+    {
+        return pass.last_step(step);
+    }
+    remove(pass, members, safety, wrong, MemberRemoval::Corrupt)
 }
 
 /// A learner becomes a voter once it has caught up; one that is lost, never starts, never catches up or is not needed any

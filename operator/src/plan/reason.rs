@@ -131,7 +131,7 @@ pub enum Unsafe {
         /// Those of them whose data is gone for good.
         data_lost: Vec<String>,
     },
-    /// etcd has found that data of members differs and could not tell whose is wrong.
+    /// etcd has found that data of members differs, and nobody could tell whose is wrong.
     CorruptSomewhere,
     /// All members of a formed cluster are gone with their data: it is not born a second time by itself.
     AllDataLost,
@@ -252,7 +252,7 @@ impl fmt::Display for Unsafe {
             }
             Self::CorruptSomewhere => write!(
                 f,
-                "etcd raised CORRUPT and does not say on which member: writes are refused, and no member is added or removed; \
+                "etcd raised CORRUPT, and no quorum of members agrees on the same data: writes are refused, and no member is added or removed; \
                  compare the members (`etcdctl endpoint hashkv --cluster`), take the data of the one that differs away, and \
                  disarm the alarm; or restore the cluster from an EtcdBackup"
             ),

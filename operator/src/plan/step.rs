@@ -52,7 +52,7 @@ pub enum MemberRemoval {
     NeverCaughtUp,
     /// It must be made anew to follow its template, and cannot be restarted without losing its data.
     Outdated,
-    /// etcd raised CORRUPT on it.
+    /// etcd raised CORRUPT, and a quorum of the others agrees on other data.
     Corrupt,
 }
 

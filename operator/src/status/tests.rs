@@ -201,6 +201,7 @@ fn bad_situations() -> Vec<(&'static str, World)> {
             "CORRUPT",
             after(1, three(), |world| {
                 let (token, corrupt) = (world.token(), id_of(world, &world.follower()));
+                world.rotten.insert(world.follower());
                 world.etcd.get_mut(&token).expect("it is formed").alarms.insert((corrupt, Alarm::Corrupt));
             }),
         ),

@@ -122,6 +122,8 @@ pub(crate) struct World {
     pub(crate) lag_percent: u64,
     /// Databases are not migrated to the version that runs.
     pub(crate) storage_lags: bool,
+    /// Members whose data is not what it should be.
+    pub(crate) rotten: BTreeSet<String>,
     /// The API server takes no pods of these lineages.
     pub(crate) refused_lineages: BTreeSet<String>,
     /// The operator reaches no member.
@@ -201,6 +203,7 @@ impl World {
             learners_lag: false,
             lag_percent: 100,
             storage_lags: false,
+            rotten: BTreeSet::new(),
             refused_lineages: BTreeSet::new(),
             operator_cut: false,
             legacy_alive: None,
@@ -343,14 +346,23 @@ impl World {
                 membership: Observation::Unknown { why: lost() },
                 quorum_read: Observation::Unknown { why: lost() },
                 alarms: Observation::Unknown { why: lost() },
+                hashes: BTreeMap::new(),
             };
         }
+        let is_asked = etcd.alarms.iter().any(|(_, alarm)| *alarm == Alarm::Corrupt);
+        let answering = statuses.iter().filter(|(_, status)| is_asked && status.known().is_some());
+        let hashes = answering.map(|(name, _)| {
+            let value = 7 + u32::from(self.rotten.contains(name));
+            (name.clone(), Observation::Known { value, at })
+        });
+        let hashes = hashes.collect();
         EtcdObserved {
             statuses,
             membership_local,
             membership: Observation::Known { value: membership, at },
             quorum_read: Observation::Known { value: Revision(etcd.revision), at },
             alarms: Observation::Known { value: etcd.alarms.iter().copied().collect(), at },
+            hashes,
         }
     }
 

@@ -180,8 +180,9 @@ fn a_claim_that_is_deleted_under_its_member_is_said_while_the_data_is_still_ther
 fn the_alarm_of_a_member_that_was_replaced_is_taken_back() {
     let mut world = World::three();
     let token = world.token();
-    let corrupt = world.serving().members[2].id;
-    world.etcd.get_mut(&token).expect("it is formed").alarms.insert((corrupt, Alarm::Corrupt));
+    let corrupt = world.serving().members[2].clone();
+    world.etcd.get_mut(&token).expect("it is formed").alarms.insert((corrupt.id, Alarm::Corrupt));
+    world.rotten.insert(corrupt.name);
     world.run_passes(1);
     assert!(!is_ready(&world));
     world.run();
@@ -202,6 +203,33 @@ fn the_alarm_of_a_member_that_was_replaced_is_taken_back() {
     );
     assert!(is_ready(&world) && world.serving().alarms.is_empty());
     assert_eq!(world.members().len(), 3);
+}
+
+/// etcd accuses whoever differs from the leader, one after the other: both good copies would go.
+#[test]
+fn a_follower_that_a_corrupt_leader_accuses_is_cleared_and_the_leader_goes() {
+    let mut world = World::three();
+    let (token, wrong, accused) = (world.token(), world.leader(), world.follower());
+    let id = world.serving().members.iter().find(|member| member.name == accused).expect("a member").id;
+    world.etcd.get_mut(&token).expect("it is formed").alarms.insert((id, Alarm::Corrupt));
+    world.rotten.insert(wrong.clone());
+    world.run();
+    assert!(!world.members().contains(&wrong) && world.members().contains(&accused), "{}", world.readable());
+    assert!(is_ready(&world) && world.members().len() == 3);
+}
+
+#[test]
+fn where_no_quorum_agrees_a_person_must_say_whose_data_is_right() {
+    for size in [1, 2] {
+        let mut world = World::formed(size, true, "3.6.10");
+        let (token, members) = (world.token(), world.members());
+        let accused = world.serving().members[size - 1].clone();
+        world.etcd.get_mut(&token).expect("it is formed").alarms.insert((accused.id, Alarm::Corrupt));
+        world.rotten.insert(world.serving().members[0].name.clone());
+        world.run_passes(4);
+        let stalled = conditions::find(&world.status.conditions, "Stalled").expect("it is always there");
+        assert_eq!((stalled.reason.as_str(), world.members()), ("DataCorrupt", members));
+    }
 }
 
 #[test]
