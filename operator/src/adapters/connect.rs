@@ -33,7 +33,7 @@ pub enum NotConfigured {
 /// # Errors
 /// When there is no usable configuration.
 pub async fn kubernetes(kubeconfig: Option<&Path>) -> Result<(Client, String), NotConfigured> {
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(path) => {
             let wrong = |source| NotConfigured::Kubeconfig { path: path.to_owned(), source };
             let read = Kubeconfig::read_from(path).map_err(wrong)?;
@@ -41,11 +41,21 @@ pub async fn kubernetes(kubeconfig: Option<&Path>) -> Result<(Client, String), N
         }
         None => Config::infer().await.map_err(NotConfigured::Nothing)?,
     };
+    let namespace = config.default_namespace.clone();
+    let client = client(config).map_err(NotConfigured::Unusable)?;
+    Ok((client, namespace))
+}
+
+/// The client of a configuration, with our time-outs, and without what kube does by default: to send a request again when
+/// the answer was 429, 503 or 504. A write whose answer does not tell must be followed by a look, and not by itself.
+///
+/// # Errors
+/// When the configuration cannot be used.
+pub fn client(mut config: Config) -> Result<Client, kube::Error> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // A watch is silent for as long as nothing happens; every other call has its own, shorter deadline.
     config.read_timeout = Some(read_timeout());
     config.write_timeout = Some(Duration::from_secs(30));
-    let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).map_err(NotConfigured::Unusable)?;
-    Ok((client, namespace))
+    config.default_retry = false;
+    Client::try_from(config)
 }

@@ -1,7 +1,7 @@
 //! The Kubernetes port over kube's client and `kube_runtime::watcher`.
 //!
 //! What matters is what an error says about the request (docs of [`KubernetesError`]): a connection that was never made
-//! is `Unavailable`; a request that was sent and not answered is `Ambiguous`. kube's own time-outs are off by default;
+//! is `Unavailable`; a request that was sent and not answered is `Ambiguous`. kube's own time-outs are off by default, and its own retries on ([`super::connect::client`] turns them off);
 //! every call here has a deadline, and a watch that stays silent for longer than the server lets it live is cut.
 
 use async_trait::async_trait;
@@ -29,12 +29,13 @@ const PAGE_SIZE: u32 = 500;
 #[derive(Clone)]
 pub struct KubeAdapter {
     client: Client,
+    deadline: Duration,
 }
 
 impl KubeAdapter {
     /// Over this client. Its read time-out should be set to more than [`WATCH_SECONDS`]: see [`read_timeout`].
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, deadline: Duration::try_from(CALL_DEADLINE).expect("a positive constant") }
     }
 
     async fn call(
@@ -51,13 +52,12 @@ impl KubeAdapter {
         let request = request
             .body(body.map(|(_, bytes)| bytes).unwrap_or_default())
             .map_err(|error| KubernetesError::Invalid { message: format!("{path}: {error}") })?;
-        let deadline = Duration::try_from(CALL_DEADLINE).expect("a positive constant");
         #[expect(clippy::disallowed_methods, reason = "an adapter: the deadline of a real call")]
-        let answer = tokio::time::timeout(deadline, self.client.request::<Value>(request)).await;
+        let answer = tokio::time::timeout(self.deadline, self.client.request::<Value>(request)).await;
         match answer {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(classify(&error, writes)),
-            Err(_) => Err(unanswered(format!("no answer within {CALL_DEADLINE:#}"), writes)),
+            Err(_) => Err(unanswered(format!("no answer within {:?}", self.deadline), writes)),
         }
     }
 
@@ -313,29 +313,4 @@ fn from_status(code: u16, reason: &str, message: &str, retry_after: Option<i64>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_write_may_have_done_is_told_apart_from_what_it_did_not() {
-        let of = |code, reason| from_status(code, reason, "m", None, true);
-        assert!(matches!(of(404, "NotFound"), KubernetesError::NotFound { .. }));
-        assert!(matches!(of(409, "AlreadyExists"), KubernetesError::AlreadyExists { .. }));
-        assert!(matches!(of(409, "Conflict"), KubernetesError::Conflict { .. }));
-        assert!(matches!(of(422, "Invalid"), KubernetesError::Invalid { .. }));
-        assert!(matches!(of(429, "TooManyRequests"), KubernetesError::Unavailable { .. }));
-        for code in [500, 502, 503, 504] {
-            assert!(matches!(of(code, ""), KubernetesError::Ambiguous { .. }), "{code}");
-            assert!(matches!(from_status(code, "", "m", None, false), KubernetesError::Unavailable { .. }), "{code}");
-        }
-    }
-
-    #[test]
-    fn paths_are_those_of_the_api() {
-        let key = ObjectKey::new("ns", "a");
-        assert_eq!(object_path(Kind::Pod, &key), "/api/v1/namespaces/ns/pods/a");
-        let clusters = "/apis/etcd.database.coreos.com/v1beta2/etcdclusters";
-        assert_eq!(collection_path(Kind::EtcdCluster, &Scope::Cluster), clusters);
-        assert_eq!(escaped("etcd_cluster=a b"), "etcd_cluster%3Da%20b");
-    }
-}
+mod tests;
