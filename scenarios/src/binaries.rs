@@ -14,6 +14,8 @@ pub mod catalogue;
 pub mod go;
 pub mod npm;
 pub mod s3;
+#[cfg(test)]
+mod scratch;
 
 use std::path::{Path, PathBuf};
 
@@ -95,6 +97,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether nothing is wrong but that there is no Go to build with.
+    pub fn is_want_of_go(&self) -> bool {
+        matches!(self, Self::GoMissing { .. } | Self::GoTooOld { .. })
+    }
+
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }
@@ -117,7 +124,11 @@ pub fn cached(name: &str, version: &str) -> Result<Option<Installed>, Error> {
 /// out when there is no Go. Either they are installed, or `make tools` unpacked them into the cache.
 pub fn etcd_of_the_system() -> Option<Installed> {
     let unpacked = Cache::of_user().ok().map(|cache| cache.root().join("debian/usr/bin"));
-    [Some(PathBuf::from("/usr/bin")), unpacked].into_iter().flatten().find_map(|directory| etcd_in(&directory))
+    first_etcd([Some(PathBuf::from("/usr/bin")), unpacked].into_iter().flatten())
+}
+
+fn first_etcd(directories: impl IntoIterator<Item = PathBuf>) -> Option<Installed> {
+    directories.into_iter().find_map(|directory| etcd_in(&directory))
 }
 
 fn etcd_in(directory: &Path) -> Option<Installed> {
@@ -135,7 +146,31 @@ pub fn kubectl(report: Report<'_>) -> Result<Option<PathBuf>, Error> {
     }
     match Cache::of_user()?.locate(catalogue::only("kubectl")?, report) {
         Ok(installed) => Ok(installed.program("kubectl").map(Path::to_owned)),
-        Err(Error::GoMissing { .. } | Error::GoTooOld { .. }) => Ok(None),
+        Err(error) if error.is_want_of_go() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scratch::Scratch;
+    use super::*;
+
+    #[test]
+    fn the_etcd_of_the_system_is_the_first_that_says_what_it_is() {
+        let none = Scratch::new("no-etcd");
+        let other = Scratch::with_programs("other", &[("etcd", "command not found")]);
+        let debian = [("etcd", "etcd Version: 3.4.23"), ("etcdctl", "etcdctl version: 3.4.23")];
+        let debian = Scratch::with_programs("debian", &debian);
+        let later = Scratch::with_programs("later", &[("etcd", "etcd Version: 3.5.16"), ("etcdutl", "")]);
+        let path = |scratch: &Scratch| scratch.0.clone();
+
+        assert_eq!(first_etcd([path(&none), path(&other)]), None);
+        let etcd = first_etcd([path(&none), path(&other), path(&debian), path(&later)]).expect("there is one");
+        assert_eq!((etcd.name.as_str(), etcd.version.as_str()), ("etcd", "3.4.23"));
+        assert_eq!(etcd.program("etcd"), Some(path(&debian).join("etcd").as_path()));
+        assert_eq!(etcd.program("etcdctl"), Some(path(&debian).join("etcdctl").as_path()));
+        assert_eq!(etcd.program("etcdutl"), None, "3.4 has none");
+        assert!(first_etcd([path(&later)]).expect("there is one").program("etcdutl").is_some());
     }
 }

@@ -262,23 +262,8 @@ fn name_of(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::binaries::CATALOGUE;
+    use crate::binaries::scratch::Scratch;
     use std::sync::atomic::{AtomicU32, Ordering};
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("binaries-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn some_go() -> Tool {
         Tool::Go(Go::pretended("go1.26.8"))

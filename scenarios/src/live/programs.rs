@@ -79,11 +79,14 @@ fn locate_where(is_wanted: impl Fn(&str) -> bool, report: binaries::Report<'_>) 
 
 /// The case with the system's etcd in the place of the versions that it names, when these cannot be built for want of Go.
 pub fn with_etcd_of_the_system(error: &anyhow::Error, case: &Case) -> Option<Case> {
-    let no_go = matches!(error.downcast_ref(), Some(Error::GoMissing { .. } | Error::GoTooOld { .. }));
-    let system = binaries::etcd_of_the_system().filter(|_| no_go)?;
+    error.downcast_ref().filter(|error: &&Error| error.is_want_of_go())?;
+    with_etcd(&binaries::etcd_of_the_system()?.version, case)
+}
+
+fn with_etcd(version: &str, case: &Case) -> Option<Case> {
     let mut text = case.text.clone();
     for package in CATALOGUE.iter().filter(|package| package.name == "etcd") {
-        text = text.replace(package.version, &system.version);
+        text = text.replace(package.version, version);
     }
     let scenario = serde_saphyr::from_str(&text).ok()?;
     Some(Case { scenario, text, path: case.path.clone() })
@@ -122,4 +125,43 @@ pub fn images(programs: &Programs) -> ImageTable {
         table = table.with(&image, ImageRoot { files, entrypoint, ..ImageRoot::default() });
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+    use anyhow::anyhow;
+
+    fn demo() -> Case {
+        cases::chosen(&["demo/from-nothing-to-restored".to_owned()]).expect("there is the demo").remove(0)
+    }
+
+    #[test]
+    fn the_demo_is_the_same_with_another_etcd() {
+        let (demo, other) = (demo(), with_etcd("3.4.23", &demo()).expect("it is still a scenario"));
+        let versions = |case: &Case| {
+            let all = case.text.match_indices("version: ").map(|(at, _)| case.text[at..].lines().next());
+            all.flatten().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(!versions(&demo).is_empty() && versions(&demo).iter().all(|line| line.contains("3.6.10")), "{demo:?}");
+        assert!(versions(&other).iter().all(|line| line.contains("3.4.23")), "{other:?}");
+        assert!(CATALOGUE.iter().all(|package| package.name != "etcd" || !other.text.contains(package.version)));
+        assert_eq!(other.text.replace("3.4.23", "3.6.10"), demo.text, "nothing else is changed");
+        assert_eq!((other.scenario.steps.len(), other.faults()), (demo.scenario.steps.len(), Vec::new()));
+    }
+
+    #[test]
+    fn only_want_of_go_brings_another_etcd() {
+        let package = || "etcd-3.6.10".to_owned();
+        let old = Error::GoTooOld { package: package(), path: "go".into(), found: "go1.19.8".to_owned() };
+        let system = binaries::etcd_of_the_system();
+        for error in [Error::GoMissing { package: package() }, old] {
+            let other = with_etcd_of_the_system(&anyhow::Error::new(error).context("cannot find programs"), &demo());
+            assert_eq!(other.is_some(), system.is_some());
+        }
+        for error in [anyhow::Error::new(Error::NoCacheDirectory), anyhow!("the operator is not built")] {
+            assert!(with_etcd_of_the_system(&error, &demo()).is_none(), "{error} would be hidden");
+        }
+    }
 }
