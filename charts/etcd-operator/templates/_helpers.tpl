@@ -30,6 +30,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.etcdOperator.image.repository (default .Chart.AppVersion .Values.etcdOperator.image.tag) -}}
 {{- end -}}
 
+{{- /* By name, or as the old chart has them: objects with a name. */ -}}
+{{- define "etcd-operator.imagePullSecrets" -}}
+{{- $references := list -}}
+{{- range .Values.global.imagePullSecrets -}}
+{{- $references = append $references (ternary (dict "name" .) . (kindIs "string" .)) -}}
+{{- end -}}
+{{- with $references }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{- /* The old chart has one number of each, which is request and limit. */ -}}
+{{- define "etcd-operator.resources" -}}
+{{- $resources := deepCopy (omit .Values.etcdOperator.resources "cpu" "memory") -}}
+{{- range $name, $quantity := pick .Values.etcdOperator.resources "cpu" "memory" -}}
+{{- $both := dict "requests" (dict $name $quantity) "limits" (dict $name $quantity) -}}
+{{- $resources = mergeOverwrite $resources $both -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
 {{- /* "true" or "": templates have no booleans. The flag is the old chart's way to say it; where both are set, it wins. */ -}}
 {{- define "etcd-operator.clusterWide" -}}
 {{- $flag := get .Values.etcdOperator.commandArgs "cluster-wide" -}}

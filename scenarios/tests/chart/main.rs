@@ -8,6 +8,7 @@ mod flags;
 mod helm;
 mod rights;
 mod schemas;
+mod values;
 
 use etcd_operator::api::{EtcdCluster, GROUP, schema};
 use etcd_operator::validate::{Settings, validate};
