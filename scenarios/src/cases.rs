@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use sim::scenario::{Condition, Lane, Scenario, Step, fill, parse_bound};
+use sim::scenario::{ANY, Condition, Lane, Scenario, Step, fill, parse_bound, place};
 
 /// What every lane can fill in, besides the newest object.
 const PLACEHOLDERS: [&str; 6] =
@@ -140,5 +140,11 @@ fn faults_of(step: &Step) -> Vec<String> {
     };
     let bounds = bounds.into_iter().filter_map(|bound| parse_bound(bound).err());
     let conditions = conditions.iter().filter_map(|text| text.parse::<Condition>().err());
-    bounds.chain(conditions).chain(manifests.into_iter().filter_map(unusable)).collect()
+    let each_of_one = match step {
+        Step::Wait { target, each: true, .. } if place(&target.name).1 != ANY => {
+            Some(format!("`each` is for the name `{ANY}`, and this is `{}`", target.name))
+        }
+        _ => None,
+    };
+    bounds.chain(conditions).chain(manifests.into_iter().filter_map(unusable)).chain(each_of_one).collect()
 }

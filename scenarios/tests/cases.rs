@@ -59,3 +59,16 @@ fn the_transcript_has_the_phases_of_the_demos_case() {
     let told = transcript.lines().filter_map(|line| line.strip_prefix("== ")).filter(|name| *name != "Times");
     assert_eq!(told.collect::<Vec<_>>(), phases.collect::<Vec<_>>());
 }
+
+#[test]
+fn each_of_one_name_is_a_fault() {
+    let mut case = cases::chosen(&["cluster/the-pod-policy-takes-effect".to_owned()]).expect("there is one").remove(0);
+    assert_eq!(case.faults(), Vec::<String>::new());
+    for step in &mut case.scenario.steps {
+        if let Step::Wait { target, each: true, .. } = step {
+            target.name = "c".to_owned();
+        }
+    }
+    let faults = case.faults();
+    assert!(faults.len() == 2 && faults[0].contains("`each` is for the name `*`"), "{faults:?}");
+}

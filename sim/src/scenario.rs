@@ -113,7 +113,7 @@ pub struct Target {
     /// `EtcdCluster`, `EtcdBackup`, `EtcdRestore`, `Pod`, `Service`, `Secret`, `PersistentVolumeClaim`, `Event`, `Lease`,
     /// `Node`.
     pub kind: String,
-    /// Its name (see [`place`]); [`ANY`] where one of the kind is enough.
+    /// Its name (see [`place`]); [`ANY`] where one of the kind is enough, or where each of them is meant (`each` of `wait`).
     pub name: String,
 }
 
@@ -128,6 +128,15 @@ pub fn any_unmet(target: &Target, all: &[Arc<Value>], conditions: &[Condition]) 
         None => format!("there is no {}", target.kind),
         Some(last) => format!("none of {} objects of kind {} is so; of the last, {last}", said.len(), target.kind),
     })
+}
+
+/// What is missing until there are such objects and each of them meets all conditions.
+pub fn each_unmet(target: &Target, all: &[Arc<Value>], conditions: &[Condition]) -> Option<String> {
+    let unmet = |object: &Value| conditions.iter().find_map(|condition| condition.unmet(object));
+    let other = all.iter().find_map(|object| {
+        unmet(object).map(|what| format!("{} {} is not so: {what}", target.kind, object["metadata"]["name"]))
+    });
+    other.or_else(|| all.is_empty().then(|| format!("there is no {}", target.kind)))
 }
 
 /// One step.
@@ -175,6 +184,9 @@ pub enum Step {
         until: Vec<String>,
         /// Bound, such as `90s` or `5m`; simulated time in the model lane.
         within: String,
+        /// With the name `*`: each object of the kind, of which there must be one at least, and not just any of them.
+        #[serde(default, skip_serializing_if = "is_false")]
+        each: bool,
     },
     /// For this long, the conditions must stay true.
     Stays {
@@ -374,6 +386,10 @@ pub enum Step {
     },
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 fn value_bytes() -> u32 {
     64
 }
@@ -492,6 +508,18 @@ mod tests {
         assert_eq!(says("b"), None);
         assert!(says("c").is_some_and(|said| said.contains("none of 2 objects") && said.contains("`b`")));
         assert_eq!(any_unmet(&target, &[], &[]).as_deref(), Some("there is no Event"));
+    }
+
+    #[test]
+    fn each_object_of_the_kind_counts_for_each() {
+        let target = Target { kind: "Pod".to_owned(), name: ANY.to_owned() };
+        let pod = |name: &str, team: &str| Arc::new(serde_json::json!({"metadata": {"name": name, "team": team}}));
+        let pods = [pod("p-1", "a"), pod("p-2", "b"), pod("p-3", "a")];
+        let says =
+            |pods: &[Arc<Value>]| each_unmet(&target, pods, &["metadata.team = a".parse().expect("a condition")]);
+        assert!(says(&pods).is_some_and(|said| said.contains("p-2") && said.contains("`b`")));
+        assert_eq!(says(&[pods[0].clone(), pods[2].clone()]), None);
+        assert_eq!(says(&[]).as_deref(), Some("there is no Pod"));
     }
 
     #[test]

@@ -18,7 +18,8 @@ use crate::fault::Action;
 use crate::ghost;
 use crate::run::{NAMESPACE, SECRET};
 use crate::scenario::{
-    ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, fill, parse_bound, place, place_of, store_path,
+    ANY, Condition, ObjectContent, Step, Target, Who, any_unmet, each_unmet, fill, parse_bound, place, place_of,
+    store_path,
 };
 use crate::world::{Shared, World};
 
@@ -190,12 +191,12 @@ async fn carry_out_step(
             let request = Request::delete(resource(&target.kind), namespace, name);
             handle(shared, &request).map_err(|status| refused(&status))
         }
-        Step::Wait { target, until, within } => {
-            wait(shared, seconds(within)?, |world| unmet(world, target, until)).await
+        Step::Wait { target, until, within, each } => {
+            wait(shared, seconds(within)?, |world| unmet(world, target, until, *each)).await
         }
         Step::Stays { target, conditions, during } => {
             for _ in 0..seconds(during)? {
-                if let Some(what) = unmet(&shared.enter(), target, conditions) {
+                if let Some(what) = unmet(&shared.enter(), target, conditions, false) {
                     return Err(unusable(what));
                 }
                 pause(shared, 1).await?;
@@ -348,12 +349,13 @@ fn apply(shared: &Shared, course: &Course, manifest: &Value) -> Result<(), Statu
     Ok(())
 }
 
-fn unmet(world: &World, target: &Target, conditions: &[String]) -> Option<String> {
+fn unmet(world: &World, target: &Target, conditions: &[String], each: bool) -> Option<String> {
     let (namespace, name) = place_of(&target.kind, &target.name);
     if name == ANY {
         let parsed: Result<Vec<Condition>, String> = conditions.iter().map(|condition| condition.parse()).collect();
         let all = world.server.peek_all(&resource(&target.kind), Some(namespace));
-        return parsed.map_or_else(Some, |parsed| any_unmet(target, &all, &parsed));
+        let of_all = if each { each_unmet } else { any_unmet };
+        return parsed.map_or_else(Some, |parsed| of_all(target, &all, &parsed));
     }
     let object = world.server.peek(&resource(&target.kind), namespace, name);
     let Some(object) = object else { return Some(format!("{} {} does not exist", target.kind, target.name)) };

@@ -10,7 +10,8 @@ use fake_k8s::server::{FieldValidation, Request};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sim::scenario::{
-    ANY, Condition, Pods, Scenario, Step, Target, Who, any_unmet, fill, out_of_order, parse_bound, place, place_of,
+    ANY, Condition, Pods, Scenario, Step, Target, Who, any_unmet, each_unmet, fill, out_of_order, parse_bound, place,
+    place_of,
 };
 use tokio::task::JoinSet;
 
@@ -102,13 +103,13 @@ impl Run {
                 let (namespace, name) = place(&target.name);
                 self.world.handle(&Request::delete(resource(&target.kind), namespace, name))?;
             }
-            Step::Wait { target, until, within } => {
+            Step::Wait { target, until, within, each } => {
                 let conditions = conditions(until)?;
-                self.wait(within, async || self.unmet(target, &conditions)).await?;
+                self.wait(within, async || self.unmet(target, &conditions, *each)).await?;
             }
             Step::Stays { target, conditions: stay, during } => {
                 let conditions = conditions(stay)?;
-                self.stays(during, || self.unmet(target, &conditions)).await?;
+                self.stays(during, || self.unmet(target, &conditions, false)).await?;
             }
             Step::Gone { target, cluster, within } => {
                 self.wait(within, async || self.left(target, cluster.as_deref())).await?;
@@ -322,10 +323,11 @@ impl Run {
         Ok(())
     }
 
-    fn unmet(&self, target: &Target, conditions: &[Condition]) -> Option<String> {
+    fn unmet(&self, target: &Target, conditions: &[Condition], each: bool) -> Option<String> {
         let (namespace, name) = place(&target.name);
         if name == ANY {
-            return any_unmet(target, &self.world.all_in(&target.kind, namespace), conditions);
+            let of_all = if each { each_unmet } else { any_unmet };
+            return of_all(target, &self.world.all_in(&target.kind, namespace), conditions);
         }
         match self.world.find(&target.kind, &target.name) {
             None => Some(format!("{} {} is not there", target.kind, target.name)),
@@ -505,6 +507,7 @@ pub fn sentence(step: &Step) -> String {
         Step::Certificates { cluster } => format!("make certificates for {cluster}"),
         Step::Patch { target, merge } => format!("patch {} with {merge}", named(target)),
         Step::Delete { target } => format!("delete {}", named(target)),
+        Step::Wait { target, until, each: true, .. } => format!("each {} has {}", target.kind, until.join(", ")),
         Step::Wait { target, until, .. } => format!("{} has {}", named(target), until.join(", ")),
         Step::Stays { target, conditions, during } => {
             format!("{} keeps {} for {during}", named(target), conditions.join(", "))
