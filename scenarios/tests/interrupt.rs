@@ -1,4 +1,4 @@
-//! Ctrl-C and kill -9 in the middle of a live case, and Ctrl-C of a world to play with: nothing stays. The built program is
+//! Ctrl-C and kill -9 in the middle of a live case, Ctrl-C of the demo and of a world to play with: nothing stays. The built program is
 //! started as a user does, a signal is sent when etcd runs in it, and the machine is looked at from outside.
 //!
 //! Not looked at: what a case does when it is left alone; the lane itself does that at the end of each.
@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,27 @@ fn kill_9_of_the_program_ends_everything_with_it() {
     before.assert_nothing_new(&seen);
     // Nobody was left to remove the logs.
     logs_of(pid).iter().for_each(|logs| fs::remove_dir_all(logs).expect("the logs can be removed"));
+}
+
+#[test]
+fn ctrl_c_ends_the_demo_with_130_and_leaves_nothing() {
+    let _alone = alone();
+    let before = Machine::look();
+    let mut driver = start(&["demo"]);
+    let lines = lines(&mut driver);
+    // In the middle: one cluster serves, and a member of it was killed a moment ago.
+    let begun = wait_for(&lines, "== The leader is killed");
+    let (seen, pid) = (descendants(&driver), driver.id());
+    assert!(seen.iter().any(|pid| is_member(*pid)), "no etcd runs");
+    assert_eq!(logs_of(pid).len(), 1, "the demo has one folder for its logs");
+    signal(&driver, Signal::SIGINT);
+    let (code, complaints) = ended(driver);
+    let rest: Vec<_> = lines.iter().collect();
+    assert_eq!(rest.last().map(String::as_str), Some("Interrupted. Nothing of it is left."), "{begun:#?} {rest:#?}");
+    assert!(!rest.iter().any(|line| line.starts_with("== ")), "it went on: {rest:#?}");
+    assert_eq!((code, complaints.as_str()), (Some(130), ""));
+    assert_eq!(logs_of(pid), Vec::<PathBuf>::new(), "logs are left");
+    before.assert_nothing_new(&seen);
 }
 
 #[test]
@@ -127,6 +149,29 @@ fn said(driver: &mut Child) -> String {
     }
     if let Some(mut err) = driver.stderr.take() {
         err.read_to_string(&mut said).expect("it speaks UTF-8");
+    }
+    said
+}
+
+/// What it says, line by line as it says it.
+fn lines(driver: &mut Child) -> Receiver<String> {
+    let (sender, lines) = channel();
+    let said = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
+    std::thread::spawn(move || {
+        // Nobody listens any more when the test has failed.
+        let _ = said.map_while(Result::ok).map(|line| sender.send(line)).take_while(Result::is_ok).count();
+    });
+    lines
+}
+
+/// The lines up to the one that begins so.
+fn wait_for(lines: &Receiver<String>, beginning: &str) -> Vec<String> {
+    let mut said = Vec::new();
+    while !said.last().is_some_and(|line: &String| line.starts_with(beginning)) {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => said.push(line),
+            Err(error) => panic!("it never says `{beginning}` ({error}), but {said:#?}"),
+        }
     }
     said
 }
