@@ -21,7 +21,7 @@ up: ## A Kubernetes API with the operator and an S3 server to play with, until C
 test: tools ## Everything that CI runs, each stage with its time.
 	.ci/test
 
-tools: ## Installs what the build needs: protoc, iproute2, Go. Says what it cannot install.
+tools: ## Installs what the build needs: protoc, iproute2, Go, Node.js. Says what it cannot install.
 	@.ci/tools
 
 binaries: tools ## Builds the real etcd 3.2 to 3.7, the object stores, helm and kubectl, once per machine.

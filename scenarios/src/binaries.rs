@@ -55,7 +55,7 @@ pub enum Error {
         found: String,
     },
     /// The cache is cold and nothing can fill it.
-    #[error("{package} must be installed with npm, and there is none: install Node.js with npm")]
+    #[error("{package} must be installed with npm, and there is none: {}", npm::HOW_TO_INSTALL)]
     NpmMissing {
         /// What was to be installed.
         package: String,

@@ -51,7 +51,7 @@ impl Tool {
     fn find(package: &Package, cache: &Path) -> Result<Self, Error> {
         match package.toolchain {
             Toolchain::Go => Go::usable(Go::find(cache), package).map(Self::Go),
-            Toolchain::Npm => Npm::find(package).map(Self::Npm),
+            Toolchain::Npm => Npm::find(package, cache).map(Self::Npm),
         }
     }
 

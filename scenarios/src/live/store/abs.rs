@@ -36,8 +36,7 @@ pub fn key(word: &str) -> String {
 ///
 /// # Errors
 /// When its directory cannot be made.
-#[allow(clippy::disallowed_methods, reason = "where Node.js is, is the environment's to say")]
-#[allow(clippy::disallowed_methods, reason = "Node.js is where the user's PATH has it")]
+#[allow(clippy::disallowed_methods, reason = "what its script needs is where the user has it")]
 pub fn command(program: &Path, data: &Path, keys: &Keys) -> anyhow::Result<Command> {
     std::fs::create_dir_all(data).context("cannot make a directory for the store")?;
     let mut command = Command::new(program);
