@@ -10,6 +10,7 @@ pub fn moment() -> Instant {
 }
 
 /// Whether all is only to be tried once (`--test`, as criterion has it), not measured.
+#[expect(clippy::disallowed_methods, reason = "a benchmark's command line is criterion's")]
 pub fn only_tried() -> bool {
     std::env::args().any(|argument| argument == "--test")
 }

@@ -29,6 +29,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When it cannot be made.
+    #[expect(clippy::disallowed_methods, reason = "files of a benchmark lie among temporary ones")]
     pub fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("etcd-operator-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;

@@ -31,6 +31,7 @@ struct Lab {
 
 impl Lab {
     /// `None`, and a word of it, where there is no kubectl.
+    #[expect(clippy::disallowed_methods, reason = "a test's own folder lies among temporary ones")]
     fn start() -> Option<Self> {
         if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
             println!("SKIPPED: kubectl is not on PATH, nothing was checked");

@@ -2,6 +2,7 @@
 //!
 //! All passes run in one future, in this thread: a panic in one of them is our bug, ends the process with code 101, and
 //! Kubernetes starts it again; the next pass observes anew.
+#![expect(clippy::disallowed_methods, reason = "here is where the command line and the environment are read")]
 
 use etcd_operator::adapters::clock::{SystemClock, SystemRandom};
 use etcd_operator::adapters::dial::Dialer;
@@ -75,7 +76,6 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
 const STORE_PATIENCE: Duration = Duration::from_mins(30);
 
 /// Object stores, with the platform's credentials from the environment.
-#[allow(clippy::disallowed_methods, reason = "here is where the environment is read")]
 fn stores() -> ObjectStores {
     let ours = |name: &str| ENVIRONMENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let variables =

@@ -57,6 +57,7 @@ pub struct Sandbox {
 
 /// To be called first in `main`, before any thread starts, by every program that runs the process kubelet: where this
 /// process was started as a container's first, it becomes that container and never returns.
+#[expect(clippy::disallowed_methods, reason = "what a process is started again for is in its command line")]
 pub fn dispatch() {
     let mut arguments = std::env::args();
     match arguments.next().as_deref() {
@@ -68,6 +69,7 @@ pub fn dispatch() {
 
 /// Goes on inside a new sandbox. In the process that stays outside it does not return: that one exits with the code of the
 /// one inside. `bind` is called outside only, and its listeners are reachable from there.
+#[expect(clippy::disallowed_methods, reason = "what a process is started again for is in its command line")]
 pub fn enter(bind: impl FnOnce() -> io::Result<Vec<TcpListener>>) -> Result<Sandbox, SandboxError> {
     let own = std::env::args().next().unwrap_or_default();
     if let Some(fds) = own.strip_prefix(INNER) {
@@ -102,6 +104,7 @@ fn check_tools() -> Result<(), SandboxError> {
 }
 
 /// Starts this program again, in new namespaces, bound to die with this process.
+#[expect(clippy::disallowed_methods, reason = "it is started again with the command line that it has")]
 #[allow(unsafe_code, reason = "namespaces must be entered between fork and exec")]
 fn respawn(argv0: &str, flags: CloneFlags) -> Result<Child, SandboxError> {
     let own = std::env::current_exe().map_err(|source| SandboxError::Refused { step: "find own program", source })?;

@@ -8,7 +8,7 @@ pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     /// Not there yet.
-    #[allow(clippy::disallowed_methods, reason = "a test's own folder lies among temporary ones")]
+    #[expect(clippy::disallowed_methods, reason = "a test's own folder lies among temporary ones")]
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("binaries-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

@@ -94,6 +94,7 @@ mod tests {
     use std::sync::Arc;
 
     /// What the operator's client says of a server, by this kubeconfig: nothing, or all that is wrong.
+    #[expect(clippy::disallowed_methods, reason = "a test's own file lies among temporary ones")]
     async fn complaint(kubeconfig: &str, name: &str) -> Option<String> {
         let path = std::env::temp_dir().join(format!("access-{name}-{}", std::process::id()));
         std::fs::write(&path, kubeconfig).expect("a temporary file");

@@ -128,7 +128,7 @@ fn read(path: &Path) -> String {
 struct Changed(PathBuf);
 
 impl Changed {
-    #[allow(clippy::disallowed_methods, reason = "a test's own file lies among temporary ones")]
+    #[expect(clippy::disallowed_methods, reason = "a test's own file lies among temporary ones")]
     fn new() -> Self {
         Self(std::env::temp_dir().join(format!("chart-test-values-{}.yaml", std::process::id())))
     }

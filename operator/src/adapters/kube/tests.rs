@@ -57,9 +57,10 @@ async fn serve(mut stream: TcpStream, manner: Manner, asked: Arc<AtomicUsize>) {
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |length| {
-        length.parse().expect("a length")
-    });
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().expect("a length"));
     body.len() >= length
 }
 
@@ -109,7 +110,10 @@ async fn a_refused_connection_was_certainly_not_carried_out() {
     socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let (written, read) = errors(&adapter(socket.local_addr().expect("bound"))).await;
     for error in [written, read] {
-        assert!(matches!(&error, KubernetesError::Unavailable { message, .. } if message.contains("refused")), "{error}");
+        assert!(
+            matches!(&error, KubernetesError::Unavailable { message, .. } if message.contains("refused")),
+            "{error}"
+        );
     }
 }
 
@@ -184,7 +188,8 @@ async fn a_proxys_error_counts_by_its_code() {
 
 #[tokio::test]
 async fn what_the_server_asks_to_wait_is_kept() {
-    let mut asked = json!({"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "m"});
+    let mut asked =
+        json!({"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "m"});
     asked["details"] = json!({"retryAfterSeconds": 7});
     let (written, _) = errors_of(Manner::Says(http(429, &asked.to_string()))).await;
     let retry_after = Some(SignedDuration::from_secs(7));

@@ -9,6 +9,7 @@ use crate::model::{BucketLocation, ObjectLocation, StorageKind};
 struct Scratch(String);
 
 impl Scratch {
+    #[expect(clippy::disallowed_methods, reason = "a test's own folder lies among temporary ones")]
     fn new(name: &str) -> Self {
         let path = format!("{}/etcd-operator-agent-{}-{name}", std::env::temp_dir().display(), std::process::id());
         Disk.remove(&path).unwrap();
