@@ -42,6 +42,8 @@ impl Cache {
         match event {
             WatchEvent::Applied(object) => self.put(object).into_iter().collect(),
             WatchEvent::Deleted(object) => self.remove(kind, &object.key()).into_iter().collect(),
+            // What it was is no longer true, and what it is is not known. Passes that wanted it find that out by themselves.
+            WatchEvent::Unreadable { meta, .. } => self.remove(kind, &ObjectKey::of(&meta)).into_iter().collect(),
             WatchEvent::Interrupted(_) => Vec::new(),
             WatchEvent::Relisted(objects) => {
                 let listed: BTreeSet<_> = objects.iter().map(Object::key).collect();
@@ -206,6 +208,16 @@ mod tests {
         assert_eq!(changes.len(), 1);
         assert_eq!(changes[0].latest().key().name, "a");
         assert_eq!(names(&cache, "one"), ["b"]);
+    }
+
+    #[test]
+    fn an_object_that_became_unreadable_is_forgotten_until_it_can_be_read() {
+        let mut cache = Cache::default();
+        cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 1)));
+        let meta = Box::new(pod("a", "one", "u1", 2).meta().clone());
+        let changes = cache.apply(Kind::Pod, WatchEvent::Unreadable { meta, why: "missing field".into() });
+        assert!(changes.len() == 1 && changes[0].now.is_none() && names(&cache, "one").is_empty());
+        assert_eq!(cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 3))).len(), 1);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::ports::{
 };
 use crate::queue::{Controller, Finished, Queue, Target};
 use crate::reconcile::{self, Context, Refusals};
+use crate::recorder::{self, About, News};
 use crate::restore;
 use crate::validate::Settings;
 use changes::{is_news_to_the_cluster, is_own_status_write};
@@ -43,6 +44,9 @@ const FOLLOWER_PERIOD: SignedDuration = SignedDuration::from_millis(500);
 /// How often a leader looks up when nothing happens and nothing is due: what it says of itself must be true soon after it
 /// lost its lease.
 const IDLE_PERIOD: SignedDuration = SignedDuration::from_secs(15);
+
+/// What is said of an object that does not decode.
+const UNREADABLE: &str = "the object cannot be read and is left alone";
 
 /// The kinds that are watched.
 const WATCHED: [Kind; 6] =
@@ -92,6 +96,13 @@ enum Happening {
 /// When to look again, or why the pass failed and what to say about it.
 type PassEnd = Result<Option<SignedDuration>, (FailureReason, String)>;
 
+/// An object that cannot be read: told once for each of its faults.
+struct Unreadable {
+    uid: String,
+    why: String,
+    has_event: bool,
+}
+
 struct Process {
     ports: Ports,
     options: Options,
@@ -103,6 +114,9 @@ struct Process {
     refusals: Refusals,
     in_flight: BTreeMap<Controller, usize>,
     watches: SelectAll<BoxStream<'static, (Kind, WatchEvent)>>,
+    /// What interrupts the watch of a kind, since it was last whole.
+    interruptions: BTreeMap<Kind, String>,
+    unreadable: BTreeMap<(Kind, ObjectKey), Unreadable>,
     /// Elections never end, so this is never empty.
     running: FuturesUnordered<BoxFuture<'static, Happening>>,
 }
@@ -114,6 +128,8 @@ impl Process {
             .map(|&kind| ports.kubernetes.watch(kind, &options.scope).map(move |event| (kind, event)).boxed());
         let mut process = Self {
             watches: futures::stream::select_all(watches),
+            interruptions: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             meter,
             cache: Arc::default(),
             queues: BTreeMap::new(),
@@ -166,6 +182,7 @@ impl Process {
                 *self.in_flight.entry(controller).or_default() += 1;
                 self.running.push(self.pass(target));
             }
+            self.tell_unreadable(controller);
             let waiting = self.queues.get(&controller).map_or(0, Queue::len);
             self.meter.queue(controller, waiting, self.is_leader(controller));
         }
@@ -223,15 +240,71 @@ impl Process {
         match happening {
             Happening::Timer => {}
             Happening::Watched(kind, event) => {
-                if let WatchEvent::Interrupted(error) = &event {
-                    tracing::debug!(%kind, %error, "watch interrupted");
-                }
+                self.log_watch(kind, &event);
                 let changes = self.cache().apply(kind, event);
                 for change in changes {
                     self.queue_change(&change);
                 }
             }
             Happening::Finished(target, took, end) => self.finish(&target, took, end),
+        }
+    }
+
+    /// What keeps a watch from being whole, and objects that it cannot read, are said in the log once.
+    fn log_watch(&mut self, kind: Kind, event: &WatchEvent) {
+        match event {
+            // Routine: what the watch would go on from is no longer kept.
+            WatchEvent::Interrupted(error @ KubernetesError::Expired { .. }) => {
+                tracing::debug!(%kind, %error, "watch interrupted");
+            }
+            WatchEvent::Interrupted(error) => {
+                let why = error.to_string();
+                if self.interruptions.insert(kind, why.clone()).as_ref() != Some(&why) {
+                    tracing::warn!(%kind, %error, "watch interrupted");
+                }
+            }
+            WatchEvent::Unreadable { meta, why } => {
+                let (key, uid) = (ObjectKey::of(meta), meta.uid.clone().unwrap_or_default());
+                let is_ours = labels::is_clusterwide(meta.annotations.as_ref()) == self.options.clusterwide;
+                let known = self.unreadable.get(&(kind, key.clone()));
+                if is_ours && known.is_none_or(|known| (&known.uid, &known.why) != (&uid, why)) {
+                    tracing::warn!(%kind, object = %key, %why, "{UNREADABLE}");
+                    self.unreadable.insert((kind, key), Unreadable { uid, why: why.clone(), has_event: false });
+                }
+            }
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object) => {
+                self.interruptions.remove(&kind);
+                self.unreadable.remove(&(kind, object.key()));
+            }
+            WatchEvent::Relisted(objects) => {
+                self.interruptions.remove(&kind);
+                objects.iter().for_each(|object| drop(self.unreadable.remove(&(kind, object.key()))));
+            }
+        }
+    }
+
+    /// Who has the lease tells of them in events, too.
+    fn tell_unreadable(&mut self, controller: Controller) {
+        if !self.is_leader(controller) {
+            return;
+        }
+        let of = match controller {
+            Controller::Cluster => Kind::EtcdCluster,
+            Controller::Backup => Kind::EtcdBackup,
+            Controller::Restore => Kind::EtcdRestore,
+        };
+        for ((kind, key), found) in
+            self.unreadable.iter_mut().filter(|((kind, _), found)| *kind == of && !found.has_event)
+        {
+            found.has_event = true;
+            let (kind, key, uid) = (*kind, key.clone(), found.uid.clone());
+            let news = News::warning("Unreadable", format!("{UNREADABLE}: {}", found.why));
+            let ports = self.fenced_ports[&controller].clone();
+            let tell = async move {
+                recorder::tell(&ports, &About { kind, key: &key, uid: &uid }, &news).await;
+                Happening::Timer
+            };
+            self.running.push(tell.boxed());
         }
     }
 

@@ -1,15 +1,18 @@
 //! The Kubernetes port over kube's client and `kube_runtime::watcher`.
 //!
 //! What matters is what an error says about the request (docs of [`KubernetesError`]): a connection that was never made
-//! is `Unavailable`; a request that was sent and not answered is `Ambiguous`. kube's own time-outs are off by default, and its own retries on ([`super::connect::client`] turns them off);
-//! every call here has a deadline, and a watch that stays silent for longer than the server lets it live is cut.
+//! is `Unavailable`; a request that was sent and not answered is `Ambiguous`. kube's own time-outs are off by default, and its
+//! own retries on ([`super::connect::client`] turns them off); every call here has a deadline, and a watch that stays silent for longer than the server lets it live is cut.
+//!
+//! Watches take objects as untyped values and read each for itself. One that does not decode (stored under the archived
+//! operator's definitions, which had no schema) would otherwise fail the list of its kind, for all, and for ever.
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{Stream, StreamExt};
 use http::{Method, Request};
 use jiff::SignedDuration;
+use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -17,8 +20,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::ports::kubernetes::CALL_DEADLINE;
-use crate::ports::object::KindVisitor;
-use crate::ports::{Kind, Kubernetes, KubernetesError, Object, ObjectKey, Preconditions, Scope, Typed, WatchEvent};
+use crate::ports::{Kind, Kubernetes, KubernetesError, Object, ObjectKey, Preconditions, Scope, WatchEvent};
 
 /// The server ends a watch after this long, so that a silent one is noticed.
 const WATCH_SECONDS: u32 = 290;
@@ -152,52 +154,61 @@ impl Kubernetes for KubeAdapter {
     }
 
     fn watch(&self, kind: Kind, scope: &Scope) -> BoxStream<'static, WatchEvent> {
-        kind.dispatch(Watch { client: self.client.clone(), scope: scope.clone() })
-    }
-}
-
-struct Watch {
-    client: Client,
-    scope: Scope,
-}
-
-impl KindVisitor for Watch {
-    type Output = BoxStream<'static, WatchEvent>;
-
-    fn visit<K: Typed>(self) -> Self::Output {
-        let api: Api<K> = match &self.scope {
-            Scope::Cluster => Api::all(self.client),
-            Scope::Namespace(namespace) => Api::namespaced(self.client, namespace),
+        let resource = resource(kind);
+        let api: Api<DynamicObject> = match scope {
+            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+            Scope::Namespace(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
         };
         let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE_SIZE);
-        relisted(watcher(api, config).default_backoff()).boxed()
+        told(kind, watcher(api, config).default_backoff()).boxed()
     }
 }
 
-/// Gathers the objects of a list into one `Relisted`.
-fn relisted<K: Typed>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+fn resource(kind: Kind) -> ApiResource {
+    ApiResource {
+        group: kind.group().to_owned(),
+        version: kind.version().to_owned(),
+        api_version: kind.api_version(),
+        kind: kind.as_str().to_owned(),
+        plural: kind.plural().to_owned(),
+    }
+}
+
+/// Reads each object, and gathers those of a list into one `Relisted`.
+fn told(
+    kind: Kind,
+    events: impl Stream<Item = watcher::Result<Event<DynamicObject>>> + Send + 'static,
 ) -> impl Stream<Item = WatchEvent> + Send {
-    events
-        .scan(Vec::new(), |listed: &mut Vec<Object>, event| {
-            let event = match event {
-                Ok(Event::Init) => {
-                    listed.clear();
+    let mut listed = Vec::new();
+    events.filter_map(move |event| {
+        let told = match event {
+            Ok(Event::Init) => {
+                listed.clear();
+                None
+            }
+            Ok(Event::InitApply(object)) => match read(kind, object) {
+                Ok(object) => {
+                    listed.push(object);
                     None
                 }
-                Ok(Event::InitApply(object)) => {
-                    listed.push(object.into_object());
-                    None
-                }
-                Ok(Event::InitDone) => Some(WatchEvent::Relisted(std::mem::take(listed))),
-                Ok(Event::Apply(object)) => Some(WatchEvent::Applied(object.into_object())),
-                Ok(Event::Delete(object)) => Some(WatchEvent::Deleted(object.into_object())),
-                Err(error) => Some(WatchEvent::Interrupted(interrupted(&error))),
-            };
-            let ready: BoxFuture<'static, _> = std::future::ready(Some(event)).boxed();
-            ready
-        })
-        .filter_map(std::future::ready)
+                Err(unreadable) => Some(unreadable),
+            },
+            Ok(Event::InitDone) => Some(WatchEvent::Relisted(std::mem::take(&mut listed))),
+            Ok(Event::Apply(object)) => Some(read(kind, object).map_or_else(|why| why, WatchEvent::Applied)),
+            // Whoever knows the object knows it from before it became unreadable, and was told of that.
+            Ok(Event::Delete(object)) => read(kind, object).ok().map(WatchEvent::Deleted),
+            Err(error) => Some(WatchEvent::Interrupted(interrupted(&error))),
+        };
+        std::future::ready(told)
+    })
+}
+
+/// The object, or that it cannot be read.
+fn read(kind: Kind, object: DynamicObject) -> Result<Object, WatchEvent> {
+    let meta = object.metadata.clone();
+    let json = serde_json::to_value(object);
+    json.and_then(|json| Object::from_json(kind, json))
+        .map_err(|error| WatchEvent::Unreadable { meta: Box::new(meta), why: error.to_string() })
 }
 
 fn interrupted(error: &watcher::Error) -> KubernetesError {
@@ -238,8 +249,10 @@ fn escaped(text: &str) -> String {
 }
 
 fn object(kind: Kind, value: Value) -> Result<Object, KubernetesError> {
+    let part = |name: &str| value["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let key = ObjectKey::new(part("namespace"), part("name"));
     Object::from_json(kind, value)
-        .map_err(|error| KubernetesError::Invalid { message: format!("the server's {kind} cannot be read: {error}") })
+        .map_err(|error| KubernetesError::Invalid { message: format!("{kind} {key} cannot be read: {error}") })
 }
 
 /// A write that may have been taken is ambiguous; a read can simply be repeated.

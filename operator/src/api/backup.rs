@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Condition;
 use super::schema::Rule;
-use super::storage::{StorageSource, StorageType};
+use super::storage::{StorageSource, StorageType, known_or_none};
 use super::{is_default, null_is_default};
 
 /// How long a backup may stand still when `timeoutInSecond` is not above 0.
@@ -50,7 +50,9 @@ pub struct EtcdBackupSpec {
     #[schemars(length(max = 64), inner(length(max = 2048)))]
     pub etcd_endpoints: Vec<String>,
     /// Kind of the object store; the block of that name must be given.
-    pub storage_type: StorageType,
+    #[serde(default, deserialize_with = "known_or_none")]
+    #[schemars(!default, with = "StorageType")]
+    pub storage_type: Option<StorageType>,
     /// When to take backups and how many to keep. Absent: one backup, now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_policy: Option<BackupPolicy>,

@@ -61,7 +61,8 @@ pub const SIZE_MAX: i32 = 9;
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
     /// Wanted number of members, 1 to 9. Odd sizes tolerate as many failures as the next even one.
-    #[schemars(range(min = 1, max = 9))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, range(min = 1, max = 9))]
     pub size: i32,
     /// Image repository; the image is `<repository>:v<version>`. Empty: `quay.io/coreos/etcd`.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::conditions::Condition;
 use super::null_is_default;
 use super::schema::Rule;
-use super::storage::{StorageSource, StorageType};
+use super::storage::{StorageSource, StorageType, known_or_none};
 
 /// What is wanted of a restore.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,11 +39,15 @@ use super::storage::{StorageSource, StorageType};
 #[serde(rename_all = "camelCase")]
 pub struct EtcdRestoreSpec {
     /// Kind of the object store; the block of that name must be given.
-    pub backup_storage_type: StorageType,
+    #[serde(default, deserialize_with = "known_or_none")]
+    #[schemars(!default, with = "StorageType")]
+    pub backup_storage_type: Option<StorageType>,
     /// The object store.
     #[serde(flatten)]
     pub source: StorageSource,
     /// The EtcdCluster to restore, in the same namespace.
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default)]
     pub etcd_cluster: EtcdClusterRef,
 }
 
@@ -52,7 +56,8 @@ pub struct EtcdRestoreSpec {
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterRef {
     /// Name of the EtcdCluster.
-    #[schemars(length(max = 253))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, length(max = 253))]
     pub name: String,
 }
 

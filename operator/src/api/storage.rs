@@ -1,10 +1,13 @@
 //! Where backups are kept: the four kinds of store, written the same way in EtcdBackup and EtcdRestore.
+//!
+//! What the schema requires and the archived operator's definitions did not is read as empty where it is missing: such an
+//! object gets a status that names the field, instead of being one that nobody can read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::is_default;
 use super::schema::Rule;
+use super::{is_default, null_is_default};
 
 /// Default endpoint of OSS.
 pub const OSS_ENDPOINT_DEFAULT: &str = "http://oss-cn-hangzhou.aliyuncs.com";
@@ -23,6 +26,14 @@ pub enum StorageType {
     /// Alibaba Cloud Object Storage Service.
     #[serde(rename = "OSS")]
     Oss,
+}
+
+/// Reads a missing or unknown kind of store as none.
+pub(super) fn known_or_none<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<StorageType>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(StorageType::deserialize(value).ok())
 }
 
 impl StorageType {
@@ -72,7 +83,8 @@ impl StorageSource {
 #[serde(rename_all = "camelCase")]
 pub struct S3Storage {
     /// Where the backup is: `<bucket>/<key>`.
-    #[schemars(length(max = 1200))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, length(max = 1200))]
     pub path: String,
     /// Secret with the AWS files `credentials` and `config` (profile `default`). Empty: the credentials of the
     /// operator's own environment.
@@ -93,7 +105,8 @@ pub struct S3Storage {
 #[serde(rename_all = "camelCase")]
 pub struct AbsStorage {
     /// Where the backup is: `<container>/<key>`.
-    #[schemars(length(max = 1200))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, length(max = 1200))]
     pub path: String,
     /// Secret with `storage-account`, `storage-key` and optionally `cloud`, or `storage-endpoint`: the URL of the blob
     /// service where it is none of the cloud's own, as `BlobEndpoint` in a connection string.
@@ -107,7 +120,8 @@ pub struct AbsStorage {
 #[serde(rename_all = "camelCase")]
 pub struct GcsStorage {
     /// Where the backup is: `<bucket>/<key>`.
-    #[schemars(length(max = 1200))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, length(max = 1200))]
     pub path: String,
     /// Secret with `access-token` or `credentials.json`. Empty: application default credentials.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -120,7 +134,8 @@ pub struct GcsStorage {
 #[serde(rename_all = "camelCase")]
 pub struct OssStorage {
     /// Where the backup is: `<bucket>/<key>`.
-    #[schemars(length(max = 1200))]
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[schemars(!default, length(max = 1200))]
     pub path: String,
     /// Secret with `accessKeyID` and `accessKeySecret`.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -109,7 +109,8 @@ pub fn validate(backup: &EtcdBackup) -> Result<Desired, Vec<Invalid>> {
         seconds => Schedule::Every(SignedDuration::from_secs(seconds)),
     };
     let periodic = schedule != Schedule::Once;
-    let location = location(spec.storage_type, &spec.source, periodic).inspect_err(|more| faults.extend(more.clone()));
+    let storage = ("spec.storageType", spec.storage_type);
+    let location = location(storage, &spec.source, periodic).inspect_err(|more| faults.extend(more.clone()));
     let Ok(location) = location else { return Err(faults) };
     if !faults.is_empty() {
         return Err(faults);
@@ -129,11 +130,17 @@ pub fn validate(backup: &EtcdBackup) -> Result<Desired, Vec<Invalid>> {
     })
 }
 
-/// Where the storage block of an EtcdBackup or EtcdRestore points; `periodic` when names are derived from the path.
+/// Where the storage block of an EtcdBackup or EtcdRestore points, by the field of its type; `periodic` when names are
+/// derived from the path.
 ///
 /// # Errors
 /// The fields that cannot be used.
-pub fn location(storage: StorageType, source: &StorageSource, periodic: bool) -> Result<ObjectLocation, Vec<Invalid>> {
+pub fn location(
+    (field, storage): (&str, Option<StorageType>),
+    source: &StorageSource,
+    periodic: bool,
+) -> Result<ObjectLocation, Vec<Invalid>> {
+    let Some(storage) = storage else { return Err(vec![invalid(field, "must be S3, ABS, GCS or OSS")]) };
     let mut faults = Vec::new();
     let given = [
         (StorageType::S3, "s3", source.s3.is_some()),
@@ -282,6 +289,18 @@ mod tests {
         assert!(
             faults(policy).contains("backupIntervalInSecond` must be 0") && faults(policy).contains("maxBackups` must")
         );
+    }
+
+    /// The archived operator's definitions had no schema, and its chart made some of these.
+    #[test]
+    fn what_nobody_checked_when_it_was_stored_is_named_too() {
+        let s3_bucket = "{etcdEndpoints: [a], storageType: S3, s3: {s3Bucket: bucket, awsSecret: aws}}";
+        assert_eq!(faults(s3_bucket), "`spec.s3.path` must be `<bucket>/<key>`, neither of them empty");
+        for spec in
+            ["{etcdEndpoints: [a]}", "{etcdEndpoints: [a], storageType: FTP}", "{etcdEndpoints: [a], storageType: 7}"]
+        {
+            assert_eq!(faults(spec), "`spec.storageType` must be S3, ABS, GCS or OSS", "{spec}");
+        }
     }
 
     #[test]

@@ -93,7 +93,8 @@ impl ObjectLocation {
     ///
     /// # Errors
     /// When the block of this type is absent or its path is not `<bucket>/<key>`; the text names the field.
-    pub fn from_source(storage: StorageType, source: &StorageSource) -> Result<Self, String> {
+    pub fn from_source(storage: Option<StorageType>, source: &StorageSource) -> Result<Self, String> {
+        let storage = storage.ok_or("the storage type must be S3, ABS, GCS or OSS")?;
         let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
         let (block, settings) = match storage {
             StorageType::S3 => (
@@ -136,18 +137,18 @@ mod tests {
 
     #[test]
     fn a_path_is_a_bucket_and_a_key_with_any_slashes() {
-        let location = ObjectLocation::from_source(StorageType::S3, &s3("bucket/a/b.db")).unwrap();
+        let location = ObjectLocation::from_source(Some(StorageType::S3), &s3("bucket/a/b.db")).unwrap();
         assert_eq!((location.bucket.bucket.as_str(), location.key.as_str()), ("bucket", "a/b.db"));
         assert_eq!((location.bucket.endpoint, location.bucket.secret), (None, None));
         for path in ["", "bucket", "bucket/", "/key", "bucket//"] {
-            let why = ObjectLocation::from_source(StorageType::S3, &s3(path)).unwrap_err();
+            let why = ObjectLocation::from_source(Some(StorageType::S3), &s3(path)).unwrap_err();
             assert!(why.contains("`spec.s3.path`"), "{why}");
         }
     }
 
     #[test]
     fn the_block_must_be_the_one_of_the_type() {
-        let why = ObjectLocation::from_source(StorageType::Abs, &s3("bucket/key")).unwrap_err();
+        let why = ObjectLocation::from_source(Some(StorageType::Abs), &s3("bucket/key")).unwrap_err();
         assert!(why.contains("`spec.abs`"), "{why}");
     }
 
@@ -155,7 +156,7 @@ mod tests {
     fn oss_has_an_endpoint_of_its_own() {
         let oss = OssStorage { path: "bucket/key".to_owned(), ..Default::default() };
         let source = StorageSource { oss: Some(oss), ..Default::default() };
-        let location = ObjectLocation::from_source(StorageType::Oss, &source).unwrap();
+        let location = ObjectLocation::from_source(Some(StorageType::Oss), &source).unwrap();
         assert_eq!(location.bucket.endpoint.as_deref(), Some("http://oss-cn-hangzhou.aliyuncs.com"));
     }
 

@@ -5,6 +5,7 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -98,6 +99,13 @@ pub enum WatchEvent {
     Applied(Object),
     /// Gone; the last state that was seen.
     Deleted(Object),
+    /// Listed, created or changed, and nothing that this version can read: the others of its kind come all the same.
+    Unreadable {
+        /// Its metadata.
+        meta: Box<ObjectMeta>,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The watch is interrupted and will come back by itself, beginning with `Relisted` when continuity was lost.
     Interrupted(KubernetesError),
 }
@@ -108,7 +116,8 @@ pub trait Kubernetes: Send + Sync {
     /// A quorum read of one object; none when it does not exist.
     async fn get(&self, kind: Kind, key: &ObjectKey) -> Result<Option<Object>, KubernetesError>;
 
-    /// A quorum read of all objects of a kind, by label selector (`a=b,c=d`).
+    /// A quorum read of all objects of a kind, by label selector (`a=b,c=d`). One that cannot be read fails the whole list,
+    /// and is named: what is deleted is decided by such lists, and nothing may be missing from them.
     async fn list(&self, kind: Kind, scope: &Scope, selector: Option<&str>) -> Result<Vec<Object>, KubernetesError>;
 
     /// Creates; the answer is the object as stored.

@@ -27,20 +27,17 @@ impl ObjectKey {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// The key of an object with this metadata.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    }
 }
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
-}
-
-/// Does something with the Rust type of a [`Kind`] that is known at run time only.
-pub trait KindVisitor {
-    /// What comes of it.
-    type Output;
-    /// Does it.
-    fn visit<K: Typed>(self) -> Self::Output;
 }
 
 /// A Rust type of the closed set.
@@ -69,10 +66,6 @@ macro_rules! kinds {
         pub enum Kind { $(#[doc = concat!("`", stringify!($name), "`.")] $name,)* }
 
         impl Kind {
-            /// Calls the visitor with the Rust type of this kind.
-            pub fn dispatch<V: KindVisitor>(self, visitor: V) -> V::Output {
-                match self { $(Kind::$name => visitor.visit::<$name>(),)* }
-            }
             /// All of them.
             pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
             /// API group, empty for the core group.
@@ -153,7 +146,7 @@ impl fmt::Display for Kind {
 impl Object {
     /// Namespace and name.
     pub fn key(&self) -> ObjectKey {
-        ObjectKey::new(self.meta().namespace.clone().unwrap_or_default(), self.meta().name.clone().unwrap_or_default())
+        ObjectKey::of(self.meta())
     }
 
     /// `metadata.uid`, empty on an object that was not created yet.

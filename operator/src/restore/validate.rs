@@ -34,13 +34,18 @@ pub fn validate(restore: &EtcdRestore) -> Result<Desired, Vec<Invalid>> {
     let (meta, spec) = (&restore.metadata, &restore.spec);
     let name = meta.name.clone().unwrap_or_default();
     let mut faults = Vec::new();
-    if spec.etcd_cluster.name != name {
+    if spec.etcd_cluster.name.is_empty() {
+        faults.push(Invalid {
+            field: "spec.etcdCluster.name".to_owned(),
+            message: format!("must be the name of the EtcdCluster, and equal to `metadata.name`, which is `{name}`"),
+        });
+    } else if spec.etcd_cluster.name != name {
         faults.push(Invalid {
             field: "metadata.name".to_owned(),
             message: format!("must be equal to `spec.etcdCluster.name`, which is `{}`", spec.etcd_cluster.name),
         });
     }
-    match location(spec.backup_storage_type, &spec.source, false) {
+    match location(("spec.backupStorageType", spec.backup_storage_type), &spec.source, false) {
         Ok(location) if faults.is_empty() => Ok(Desired {
             key: ObjectKey::new(meta.namespace.clone().unwrap_or_default(), name),
             uid: meta.uid.clone().unwrap_or_default(),
@@ -76,6 +81,15 @@ mod tests {
         let desired = validate(&restore("example-etcd-cluster", spec)).unwrap();
         assert_eq!(desired.location.to_string(), "bucket/dir/key_v9_2026-11-30-02:03:04");
         assert_eq!(desired.location.bucket.endpoint.as_deref(), Some("http://oss:9000"));
+    }
+
+    #[test]
+    fn what_nobody_checked_when_it_was_stored_is_named() {
+        assert_eq!(
+            sentence(&validate(&restore("a", "{s3: {path: bucket/key}}")).unwrap_err()),
+            "`spec.etcdCluster.name` must be the name of the EtcdCluster, and equal to `metadata.name`, which is `a`; \
+             `spec.backupStorageType` must be S3, ABS, GCS or OSS"
+        );
     }
 
     #[test]

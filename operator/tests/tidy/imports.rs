@@ -58,6 +58,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "backup",
             "restore",
             "leadership",
+            "recorder",
             "metrics",
             "telemetry",
         ],

@@ -1,6 +1,7 @@
 //! What an error says about the request, seen through the operator's own client and a server on the loopback that answers
 //! as it is told to, or does not answer.
 
+use futures::FutureExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -220,4 +221,46 @@ fn paths_are_those_of_the_api() {
     let clusters = "/apis/etcd.database.coreos.com/v1beta2/etcdclusters";
     assert_eq!(collection_path(Kind::EtcdCluster, &Scope::Cluster), clusters);
     assert_eq!(escaped("etcd_cluster=a b"), "etcd_cluster%3Da%20b");
+}
+
+#[test]
+fn an_object_that_does_not_decode_is_told_and_the_others_of_its_kind_come() {
+    let object = |name: &str, spec: Value| -> DynamicObject {
+        let meta = json!({ "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" });
+        serde_json::from_value(json!({ "metadata": meta, "spec": spec })).expect("an object")
+    };
+    let good = |name| object(name, json!({ "size": 3 }));
+    let bad = |name| object(name, json!({ "size": "three" }));
+    let events = [
+        Event::Init,
+        Event::InitApply(bad("a")),
+        Event::InitApply(good("b")),
+        Event::InitApply(good("c")),
+        Event::InitDone,
+        Event::Apply(bad("b")),
+        Event::Delete(bad("b")),
+        Event::Apply(good("b")),
+        Event::Delete(good("c")),
+    ];
+    let events = futures::stream::iter(events.map(Ok));
+    let told: Vec<_> = told(Kind::EtcdCluster, events).collect::<Vec<_>>().now_or_never().expect("all is there");
+    let names = |objects: &[Object]| objects.iter().map(|object| object.key().name).collect::<Vec<_>>().join(" ");
+    let said = |event: &WatchEvent| match event {
+        WatchEvent::Relisted(objects) => format!("listed {}", names(objects)),
+        WatchEvent::Applied(object) => format!("applied {}", object.key().name),
+        WatchEvent::Deleted(object) => format!("deleted {}", object.key().name),
+        WatchEvent::Unreadable { meta, why } => format!("{}: {why}", ObjectKey::of(meta)),
+        WatchEvent::Interrupted(error) => error.to_string(),
+    };
+    let why = "invalid type: string \"three\", expected i32";
+    assert_eq!(
+        told.iter().map(said).collect::<Vec<_>>(),
+        [
+            format!("ns/a: {why}"),
+            "listed b c".to_owned(),
+            format!("ns/b: {why}"),
+            "applied b".to_owned(),
+            "deleted c".to_owned(),
+        ]
+    );
 }
