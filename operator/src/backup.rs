@@ -148,6 +148,10 @@ pub async fn reconcile(
         }
         Plan::Run { interrupted } => pass.run(&backup, &previous, interrupted).await,
         Plan::Retain => pass.retain(backup).await,
+        Plan::FailedBefore => {
+            write(ports, key, &backup, status::failed_before(&previous, &desired, now)).await?;
+            Ok(Next::ON_CHANGE)
+        }
         Plan::Done => pass.look_back(&backup, &previous).await,
     }
 }

@@ -54,6 +54,10 @@ pub async fn reconcile(
     let turn = Turn { previous: &previous, desired: &desired, now };
     match plan(&desired, &previous, &observed, context.legacy_alive.as_deref()) {
         Plan::Done | Plan::Deleting => Ok(Next::ON_CHANGE),
+        Plan::FailedBefore => {
+            write(ports, key, &restore, turn.failed_before()).await?;
+            Ok(Next::ON_CHANGE)
+        }
         Plan::Wait(waiting) => {
             write(ports, key, &restore, turn.waiting(&waiting)).await?;
             Ok(Next::after(LOOK_AGAIN))

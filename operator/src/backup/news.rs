@@ -42,6 +42,8 @@ fn unsuccessful(outcome: &Condition) -> News {
         News::warning("WaitingForSecret", message)
     } else if is(Why::SecretInvalid) {
         News::warning("SecretInvalid", message)
+    } else if is(Why::FailedBefore) {
+        News::warning("BackupFailed", message)
     } else if is(Why::Interrupted) {
         News::normal("BackupRetried", message)
     } else {

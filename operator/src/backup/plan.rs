@@ -7,6 +7,8 @@ use super::names::parse_periodic;
 use super::observe::{Missing, Observed};
 use super::schedule::{Schedule, due, retry_after};
 use super::validate::Desired;
+use crate::api::conditions::reason::BackupSucceededReason as Succeeded;
+use crate::api::conditions::{BackupCondition, ConditionKind, find};
 use crate::api::{BackupPhase, EtcdBackupStatus};
 
 /// How often something that somebody else has to bring is looked for, beside the watch.
@@ -33,6 +35,8 @@ pub enum Plan {
     },
     /// A one-shot backup has been taken.
     Done,
+    /// The archived operator's only attempt failed.
+    FailedBefore,
     /// It is being deleted.
     Deleting,
 }
@@ -77,6 +81,16 @@ pub fn is_done(desired: &Desired, status: &EtcdBackupStatus) -> bool {
     recorded || by_the_archived_operator
 }
 
+/// Whether a one-shot backup failed under the archived operator, for which that was the end: its `path` may hold another
+/// backup by now. Neither a phase nor a generation was written by it; ours repeats its word for as long as the spec stays.
+fn has_failed_before(desired: &Desired, status: &EtcdBackupStatus) -> bool {
+    let by_the_archived_operator = status.phase.is_none() && status.observed_generation.is_none();
+    let failed = !status.succeeded && !status.reason.is_empty();
+    let why = BackupCondition::BackupSucceeded(Succeeded::FailedBefore);
+    let said = find(&status.conditions, why.type_name()).is_some_and(|condition| condition.reason == why.reason());
+    (by_the_archived_operator && failed) || (said && status.observed_generation == desired.generation)
+}
+
 /// Whether there is something for retention to do, as far as status tells. The store's list is asked after each run.
 fn retention_is_due(desired: &Desired, status: &EtcdBackupStatus) -> bool {
     if desired.schedule == Schedule::Once {
@@ -98,6 +112,10 @@ pub fn plan(
     let wait = |waiting, pause| Plan::Wait { waiting, until: now.checked_add(pause).unwrap_or(Timestamp::MAX) };
     if desired.deleting {
         return Plan::Deleting;
+    }
+    // Before anything is waited for: what that writes to status would be taken for a beginning of ours.
+    if desired.schedule == Schedule::Once && has_failed_before(desired, status) {
+        return Plan::FailedBefore;
     }
     if let Some(lock) = legacy {
         return wait(Waiting::LegacyOperator { lock: lock.to_owned() }, LOOK_AGAIN);

@@ -71,10 +71,11 @@ pub fn surplus(mut candidates: Vec<Candidate>, keep: usize) -> Vec<Candidate> {
 pub fn in_use<'a>(restores: impl IntoIterator<Item = &'a EtcdRestore>, bucket: &str) -> BTreeSet<String> {
     let keys = restores.into_iter().flat_map(|restore| {
         let status = restore.status.as_ref();
-        let ended = matches!(
-            status.and_then(|status| status.phase),
-            Some(RestoreRunPhase::Succeeded | RestoreRunPhase::Failed)
-        );
+        let ended = status.is_some_and(|status| match status.phase {
+            Some(phase) => matches!(phase, RestoreRunPhase::Succeeded | RestoreRunPhase::Failed),
+            // The archived operator's word, which was its last.
+            None => status.succeeded || !status.reason.is_empty(),
+        });
         if ended || restore.metadata.deletion_timestamp.is_some() {
             return Vec::new();
         }

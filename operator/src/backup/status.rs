@@ -16,7 +16,7 @@ use crate::api::conditions::reason::{
     BackupReadyReason as Ready, BackupReconcilingReason as Reconciling, BackupStalledReason as Stalled,
     BackupSucceededReason as Succeeded,
 };
-use crate::api::conditions::{BackupCondition, ConditionStatus, find};
+use crate::api::conditions::{BackupCondition, ConditionKind, ConditionStatus, find};
 use crate::api::{BackupPhase, BackupRecord, EtcdBackupStatus, FailedEndpoint};
 
 /// A time as the API keeps it: whole seconds.
@@ -36,8 +36,9 @@ impl Draft<EtcdBackupStatus> {
 
     /// `BackupSucceeded` of an object that no attempt has ended for yet.
     fn not_yet(&mut self) {
+        let failed_before = BackupCondition::BackupSucceeded(Succeeded::FailedBefore).reason();
         let unset = find(&self.status.conditions, "BackupSucceeded")
-            .is_none_or(|condition| condition.status == ConditionStatus::Unknown);
+            .is_none_or(|condition| condition.status == ConditionStatus::Unknown || condition.reason == failed_before);
         if unset {
             self.set(BackupCondition::BackupSucceeded(Succeeded::NotYet), ConditionStatus::Unknown, "");
         }
@@ -230,6 +231,17 @@ pub fn retained(
     };
     let (under_way, message) = (reason != Reconciling::AsWanted, message.to_owned());
     draft.set(BackupCondition::Reconciling(reason), under_way.into(), &message);
+    draft.status
+}
+
+/// The one-shot backup failed under the archived operator, and is not taken again by itself.
+pub fn failed_before(previous: &EtcdBackupStatus, desired: &Desired, now: Timestamp) -> EtcdBackupStatus {
+    let mut draft = Draft::new(previous, desired.generation, now);
+    let message = format!("failed under the archived operator, which tried once ({})", draft.status.reason);
+    let message = format!("{message}; a change of the spec starts it anew");
+    draft.summary(BackupPhase::Failed, (Ready::Failed, false), Reconciling::AsWanted, &message);
+    draft.set(BackupCondition::BackupSucceeded(Succeeded::FailedBefore), ConditionStatus::False, &message);
+    draft.set(BackupCondition::Stalled(Stalled::FailedBefore), ConditionStatus::True, &message);
     draft.status
 }
 

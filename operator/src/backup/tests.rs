@@ -450,6 +450,47 @@ fn the_archived_operators_finalizer_goes_and_its_finished_backup_stays_finished(
     assert!(bench.world.keys().is_empty(), "not even when its status is ours");
 }
 
+/// For the archived operator a reason was the end, and somebody may have put something else at the path since.
+#[test]
+fn a_backup_that_failed_under_the_archived_operator_is_not_taken_again_before_its_spec_changes() {
+    let mut bench = Bench::new(ONCE);
+    bench.world.put("dir/key", b"of another one".to_vec());
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        json["status"] = serde_json::json!({"succeeded": false, "Reason": "failed to save snapshot: no such bucket"});
+    });
+    for lock in [Some("etcd-backup-operator".to_owned()), None, None] {
+        bench.context.legacy_alive = lock;
+        assert_eq!(bench.pass(), Ok(Next::ON_CHANGE));
+        assert_eq!(bench.world.keys(), ["dir/key"]);
+        assert_eq!(bench.world.object("dir/key"), &b"of another one"[..]);
+    }
+    let status = bench.status();
+    assert_eq!((bench.why().as_str(), status.phase), ("FailedBefore", Some(BackupPhase::Failed)));
+    assert_eq!(status.reason, "failed to save snapshot: no such bucket");
+    let said = &find(&status.conditions, "Stalled").expect("always there").message;
+    assert!(said.contains("no such bucket") && said.ends_with("a change of the spec starts it anew"), "{said}");
+    assert_eq!(bench.world.kubernetes.told(), [format!("Warning BackupFailed: {said}")]);
+
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| json["metadata"]["generation"] = 2.into());
+    bench.context.legacy_alive = Some("etcd-backup-operator".to_owned());
+    bench.pass().unwrap();
+    assert_eq!(bench.world.keys(), ["dir/key"]);
+    bench.context.legacy_alive = None;
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded, "{}", bench.status().reason);
+    bench.check_records();
+}
+
+#[test]
+fn a_schedule_goes_on_after_a_failure_under_the_archived_operator() {
+    let bench = Bench::new(PERIODIC);
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        json["status"] = serde_json::json!({"succeeded": false, "Reason": "no such bucket"});
+    });
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded);
+}
+
 #[test]
 fn a_fresh_lock_of_the_archived_operator_stops_everything() {
     let mut bench = Bench::new(ONCE);

@@ -22,6 +22,8 @@ pub const FOLLOW: SignedDuration = SignedDuration::from_secs(2);
 pub enum Plan {
     /// It has ended, well or not.
     Done,
+    /// It failed under the archived operator.
+    FailedBefore,
     /// It is being deleted.
     Deleting,
     /// Nothing can be done yet.
@@ -105,6 +107,12 @@ pub fn has_ended(status: &EtcdRestoreStatus) -> bool {
     ended || (status.succeeded && status.observed_generation.is_none())
 }
 
+/// Whether a restore failed under the archived operator, for which that was the end. It wrote neither a phase nor a
+/// generation.
+fn has_failed_before(status: &EtcdRestoreStatus) -> bool {
+    status.phase.is_none() && status.observed_generation.is_none() && !status.succeeded && !status.reason.is_empty()
+}
+
 /// Whether the snapshot of this very spec was read and found good. Another key is another snapshot, and another Secret or
 /// endpoint is what the members must be started with.
 fn is_verified(desired: &Desired, status: &EtcdRestoreStatus) -> bool {
@@ -129,6 +137,10 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
     let ended = has_ended(status) && (status.succeeded || status.observed_generation == desired.generation);
     if ended {
         return Plan::Done;
+    }
+    // Before anything is waited for: what that writes to status would be taken for a beginning of ours.
+    if has_failed_before(status) {
+        return Plan::FailedBefore;
     }
     if let Some(lock) = legacy {
         return Plan::Wait(Waiting::LegacyOperator { lock: lock.to_owned() });

@@ -82,6 +82,17 @@ impl Turn<'_> {
         self.previous.snapshot.is_some() && self.previous.observed_generation != self.desired.generation
     }
 
+    /// It failed under the archived operator, and is not tried again by itself.
+    pub fn failed_before(&self) -> EtcdRestoreStatus {
+        let mut draft = self.draft();
+        let message = format!("failed under the archived operator, which tried once ({})", draft.status.reason);
+        let message = format!("{message}; a change of the spec starts it anew");
+        draft.give_up(Stalled::FailedBefore, Succeeded::FailedBefore, &message);
+        // Nobody wrote down when.
+        draft.status.completed_time = None;
+        draft.status
+    }
+
     /// Something is waited for.
     pub fn waiting(&self, waiting: &Waiting) -> EtcdRestoreStatus {
         let says_nothing = matches!(waiting, Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. });

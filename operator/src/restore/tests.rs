@@ -209,6 +209,24 @@ fn a_failed_restore_whose_spec_is_corrected_is_tried_again_whatever_holds_it_up_
 }
 
 #[test]
+fn a_restore_that_failed_under_the_archived_operator_is_not_tried_again_before_its_spec_changes() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+        json["status"] = json!({"succeeded": false, "reason": "no such key"});
+    });
+    bench.pass_beside_the_archived_operator();
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    let status = bench.status();
+    assert_eq!((bench.why().as_str(), status.phase), ("FailedBefore", Some(RestoreRunPhase::Failed)));
+    assert!(status.reason.contains("no such key") && status.snapshot.is_none(), "{}", status.reason);
+    bench.untouched();
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| json["metadata"]["generation"] = json!(2));
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+}
+
+#[test]
 fn an_object_that_is_no_snapshot_fails_the_restore_and_nothing_else() {
     let whole = snapshot(42);
     let mut corrupt = whole.clone();

@@ -314,6 +314,8 @@ reasons! {
         TimedOut,
         /// The operator stopped while it ran.
         Interrupted,
+        /// It failed under the archived operator, which tried once. A change of the spec starts it anew.
+        FailedBefore,
     }
 }
 
@@ -342,6 +344,8 @@ reasons! {
         InvalidSpec,
         /// The archived operator is alive beside this one.
         LegacyOperatorAlive,
+        /// It failed under the archived operator, which tried once. A change of the spec starts it anew.
+        FailedBefore,
     }
 }
 
@@ -390,6 +394,8 @@ reasons! {
         SnapshotCorrupt,
         /// The object is no etcd snapshot.
         SnapshotForeign,
+        /// It failed under the archived operator, which tried once. A change of the spec starts it anew.
+        FailedBefore,
     }
 }
 
@@ -420,5 +426,7 @@ reasons! {
         SnapshotUnusable,
         /// The archived operator is alive beside this one.
         LegacyOperatorAlive,
+        /// It failed under the archived operator, which tried once. A change of the spec starts it anew.
+        FailedBefore,
     }
 }
