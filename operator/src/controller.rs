@@ -169,7 +169,7 @@ impl Process {
     fn start_due(&mut self) {
         self.meter.alive();
         let synced = self.is_synced();
-        self.meter.ready(synced);
+        self.meter.ready(synced && self.fences.values().all(|fence| fence.is_settled()));
         if !synced {
             return;
         }

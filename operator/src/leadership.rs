@@ -80,6 +80,7 @@ pub fn decide(lease: Option<&Lease>, identity: &str, now: SignedDuration, sighti
 pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, fence: Arc<Fence>) {
     let mut sighting = Sighting::default();
     let mut legacy = LegacySighting::default();
+    let mut refusal = None;
     // A lock that could not be read yet is not one that is not there.
     let mut known = None;
     loop {
@@ -99,10 +100,22 @@ pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, f
             continue;
         }
         match try_once(&ports, &candidate, controller, &mut sighting).await {
-            Ok(Some(until)) => fence.extend(until),
-            Ok(None) => fence.lose(),
-            // Not known whether it is still ours: it is for as long as the last renewal says.
-            Err(error) => tracing::debug!(%error, lock = controller.lock_name(), "lease not renewed"),
+            Ok(until) => {
+                until.map_or_else(|| fence.lose(), |until| fence.extend(until));
+                refusal = None;
+            }
+            Err(failure) => {
+                let key = ObjectKey::new(&candidate.namespace, controller.lock_name());
+                if let Some(why) = failure.refusal(&key) {
+                    if refusal.as_ref() != Some(&why) {
+                        tracing::error!("{why}");
+                    }
+                    refusal = Some(why);
+                    fence.refuse();
+                }
+                // Not known whether it is still ours: it is for as long as the last renewal says.
+                tracing::debug!(error = %failure.source, lock = controller.lock_name(), "lease not renewed");
+            }
         }
         ports.clock.sleep(RETRY_PERIOD).await;
     }
@@ -125,15 +138,40 @@ pub async fn release(ports: &Ports, candidate: &Candidate, controller: Controlle
     }
 }
 
+/// What was tried with the lease, and how it failed.
+#[derive(Debug)]
+struct LeaseFailure {
+    verb: &'static str,
+    source: KubernetesError,
+}
+
+impl LeaseFailure {
+    fn of(verb: &'static str) -> impl Fn(KubernetesError) -> Self {
+        move |source| Self { verb, source }
+    }
+
+    /// What to say when somebody must do something about it: trying again does not help.
+    fn refusal(&self, key: &ObjectKey) -> Option<String> {
+        use KubernetesError::{Forbidden, Invalid, NotFound};
+        let Self { verb, source } = self;
+        matches!(source, Forbidden { .. } | Invalid { .. } | NotFound { .. }).then(|| {
+            format!(
+                "nothing is done without a lease, and this one cannot be had: {verb} of leases.coordination.k8s.io {key}: \
+                 {source}; the role must allow get, create and update of leases.coordination.k8s.io in this namespace"
+            )
+        })
+    }
+}
+
 /// One look and at most one write. The moment until which the lease is ours, or none when it is somebody else's.
 async fn try_once(
     ports: &Ports,
     candidate: &Candidate,
     controller: Controller,
     sighting: &mut Sighting,
-) -> Result<Option<SignedDuration>, KubernetesError> {
+) -> Result<Option<SignedDuration>, LeaseFailure> {
     let key = ObjectKey::new(&candidate.namespace, controller.lock_name());
-    let lease = ports.kubernetes.get_typed::<Lease>(&key).await?;
+    let lease = ports.kubernetes.get_typed::<Lease>(&key).await.map_err(LeaseFailure::of("get"))?;
     // Counted from before the write is sent: it can only be on the safe side.
     let asked = ports.clock.monotonic();
     let now = MicroTime(ports.clock.now());
@@ -142,19 +180,24 @@ async fn try_once(
         Decision::Create => {
             let metadata = ObjectMeta { name: Some(key.name), namespace: Some(key.namespace), ..ObjectMeta::default() };
             let spec = held(candidate, 0, now.clone(), now);
-            ports.kubernetes.create(&Lease { metadata, spec: Some(spec) }.into_object()).await
+            let created = ports.kubernetes.create(&Lease { metadata, spec: Some(spec) }.into_object()).await;
+            created.map_err(LeaseFailure::of("create"))
         }
         Decision::Take { transitions, renewal } => {
             let mut lease = lease.as_deref().cloned().unwrap_or_default();
             let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone()).filter(|_| renewal);
             lease.spec = Some(held(candidate, transitions, acquired.unwrap_or_else(|| now.clone()), now));
-            ports.kubernetes.replace(&lease.into_object()).await
+            ports.kubernetes.replace(&lease.into_object()).await.map_err(LeaseFailure::of("update"))
         }
     };
     match written {
         Ok(_) => Ok(Some(asked + LEASE_DURATION)),
-        Err(KubernetesError::Conflict { .. } | KubernetesError::AlreadyExists { .. }) => Ok(None),
-        Err(error) => Err(error),
+        Err(failure)
+            if matches!(failure.source, KubernetesError::Conflict { .. } | KubernetesError::AlreadyExists { .. }) =>
+        {
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
     }
 }
 
@@ -308,6 +351,34 @@ mod tests {
         let candidate = Candidate { namespace: "ns".into(), identity: "me".into() };
         assert_eq!(elect(ports, candidate, Controller::Cluster, fence.clone()).now_or_never(), None);
         assert_eq!(fence.legacy_lock(), Some("Endpoints ns/etcd-operator".to_owned()));
+    }
+
+    #[test]
+    fn a_lease_that_may_not_be_had_is_said_and_leaves_the_question_open() {
+        let failures = [
+            (KubernetesError::Forbidden { message: "user x cannot get leases".into() }, false),
+            (KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None }, true),
+        ];
+        for (failure, settled) in failures {
+            let world = World::new();
+            let said = failure.clone();
+            *world.kubernetes.next_read.lock().unwrap() = Some((Kind::Lease, Box::new(|| Err(said))));
+            let ports = Ports { clock: Arc::new(Still), ..world.ports() };
+            let fence = Arc::new(Fence::default());
+            fence.lose();
+            let candidate = Candidate { namespace: "ns".into(), identity: "me".into() };
+            assert_eq!(elect(ports, candidate, Controller::Cluster, fence.clone()).now_or_never(), None);
+            assert_eq!((fence.is_settled(), fence.is_open(SignedDuration::ZERO)), (settled, false), "{failure}");
+            let key = ObjectKey::new("ns", "etcd-operator");
+            let refusal = LeaseFailure { verb: "get", source: failure }.refusal(&key);
+            assert_eq!(refusal.is_none(), settled);
+            let words = [
+                "get of leases.coordination.k8s.io ns/etcd-operator",
+                "user x cannot get leases",
+                "must allow get, create",
+            ];
+            assert!(refusal.is_none_or(|said| words.iter().all(|words| said.contains(words))));
+        }
     }
 
     #[test]

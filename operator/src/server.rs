@@ -41,7 +41,9 @@ fn router(metrics: Arc<Metrics>) -> Router {
     Router::new()
         .route(
             "/readyz",
-            get(async |State(metrics): State<Arc<Metrics>>| said(metrics.is_ready(), "caches not filled")),
+            get(async |State(metrics): State<Arc<Metrics>>| {
+                said(metrics.is_ready(), "not ready: caches not filled, or no lease to be had; the log says which")
+            }),
         )
         .route("/livez", get(async |State(metrics): State<Arc<Metrics>>| said(metrics.is_alive(), "main loop hangs")))
         .route(

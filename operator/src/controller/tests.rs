@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::EtcdClusterStatus;
 use crate::backup::tests::world::{World, now};
-use crate::ports::NoMeter;
+use crate::ports::{NoMeter, PassResult};
 use serde_json::Value;
 
 const META: &str = "name: a, namespace: ns, uid: u1, generation: 1";
@@ -45,6 +45,42 @@ fn a_queue_without_a_free_place_is_not_looked_at_again_and_again() {
         process.in_flight.insert(controller, passes_max(controller));
         assert_eq!(process.idle_time(moment), IDLE_PERIOD, "{controller:?}: a pass that ends wakes the process");
     }
+}
+
+/// What /readyz would answer.
+#[derive(Default)]
+struct Readiness(Mutex<Option<bool>>);
+
+impl Meter for Readiness {
+    fn pass(&self, _: &Target, _: SignedDuration, _: PassResult) {}
+    fn cluster(&self, _: ClusterChange) {}
+    fn clusters(&self, _: usize, _: usize) {}
+    fn queue(&self, _: Controller, _: usize, _: bool) {}
+    fn ready(&self, ready: bool) {
+        *self.0.lock().unwrap() = Some(ready);
+    }
+    fn alive(&self) {}
+}
+
+#[test]
+fn a_process_is_ready_once_its_caches_are_filled_and_each_lease_is_somebodys() {
+    let readiness = Arc::new(Readiness::default());
+    let mut process = Process::new(World::new().ports(), options(false), readiness.clone());
+    let mut is_ready = |change: &dyn Fn(&mut Process)| {
+        change(&mut process);
+        process.start_due();
+        readiness.0.lock().unwrap().take()
+    };
+    let others = |process: &mut Process| process.fences.values().for_each(|fence| fence.lose());
+    assert_eq!(is_ready(&others), Some(false), "no cache is filled");
+    let fill = |process: &mut Process| {
+        for kind in WATCHED {
+            process.take_in(Happening::Watched(kind, WatchEvent::Relisted(Vec::new())));
+        }
+    };
+    assert_eq!(is_ready(&fill), Some(true), "a follower is ready");
+    assert_eq!(is_ready(&|process| process.fences[&Controller::Backup].refuse()), Some(false));
+    assert_eq!(is_ready(&others), Some(true));
 }
 
 #[test]

@@ -24,6 +24,7 @@ struct State {
     /// By `Clock::monotonic`.
     valid_until: Option<SignedDuration>,
     closed: bool,
+    settled: bool,
     legacy_lock: Option<String>,
 }
 
@@ -41,12 +42,26 @@ impl Fence {
 
     /// The lease is ours until then.
     pub fn extend(&self, until: SignedDuration) {
-        self.state().valid_until = Some(until);
+        let mut state = self.state();
+        state.valid_until = Some(until);
+        state.settled = true;
     }
 
     /// The lease is not ours.
     pub fn lose(&self) {
-        self.state().valid_until = None;
+        let mut state = self.state();
+        state.valid_until = None;
+        state.settled = true;
+    }
+
+    /// The API server does not let us have the lease, whoever holds it.
+    pub fn refuse(&self) {
+        self.state().settled = false;
+    }
+
+    /// Whether it is known who has the lease: we, or somebody else whom we may follow.
+    pub fn is_settled(&self) -> bool {
+        self.state().settled
     }
 
     /// The process is about to end: whatever becomes of the lease, nothing more is sent.
