@@ -251,6 +251,16 @@ impl Stores for ObjectStores {
             StorageKind::Gcs => self.gcs(bucket, &secret),
         }
     }
+
+    fn own_settings(&self, storage: StorageKind) -> Vec<String> {
+        let is_read = |name: &&String| match storage {
+            StorageKind::S3 => name.starts_with("AWS_"),
+            StorageKind::Abs => name.starts_with("AZURE_"),
+            StorageKind::Gcs => *name == "GOOGLE_APPLICATION_CREDENTIALS",
+            StorageKind::Oss => false,
+        };
+        self.environment.keys().filter(is_read).cloned().collect()
+    }
 }
 
 fn retries() -> RetryConfig {

@@ -1,7 +1,7 @@
 //! Ports -> [`Observed`]: the Secrets that a backup or a restore needs, or what is missing of them.
 
 use super::validate::Desired;
-use crate::model::BucketLocation;
+use crate::model::{BucketLocation, StorageKind};
 use crate::ports::{Credentials, EtcdTls, KubernetesError, ObjectKey, Ports};
 use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeMap;
@@ -65,15 +65,18 @@ pub async fn observe(ports: &Ports, desired: &Desired) -> Observed {
 
 /// The Secret of a bucket. Which keys it needs is known to whom opens the bucket.
 pub async fn credentials(ports: &Ports, namespace: &str, bucket: &BucketLocation) -> Result<Credentials, Missing> {
-    use crate::model::StorageKind::{Abs, Gcs, Oss, S3};
     let Some(name) = &bucket.secret else { return Ok(Credentials(None)) };
-    let field = match bucket.storage {
-        S3 => "spec.s3.awsSecret",
-        Abs => "spec.abs.absSecret",
-        Gcs => "spec.gcs.gcpSecret",
-        Oss => "spec.oss.ossSecret",
-    };
-    Ok(Credentials(Some(secret(ports, namespace, field, name).await?)))
+    Ok(Credentials(Some(secret(ports, namespace, secret_field(bucket.storage), name).await?)))
+}
+
+/// The field that names the Secret of a bucket.
+pub const fn secret_field(storage: StorageKind) -> &'static str {
+    match storage {
+        StorageKind::S3 => "spec.s3.awsSecret",
+        StorageKind::Abs => "spec.abs.absSecret",
+        StorageKind::Gcs => "spec.gcs.gcpSecret",
+        StorageKind::Oss => "spec.oss.ossSecret",
+    }
 }
 
 async fn client_tls(ports: &Ports, namespace: &str, name: &str) -> Result<EtcdTls, Missing> {

@@ -5,7 +5,7 @@ use object_store::ObjectStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::BucketLocation;
+use crate::model::{BucketLocation, StorageKind};
 
 /// The data of the Secret that opens a bucket, by key; none: the platform's ambient credentials.
 /// Never printed.
@@ -75,4 +75,10 @@ pub trait Stores: Send + Sync {
         bucket: &BucketLocation,
         credentials: &Credentials,
     ) -> Result<Arc<dyn ObjectStore>, StoreError>;
+
+    /// Names of what this process was given to open buckets of this kind without a Secret, and that nobody else has:
+    /// variables of its environment. None where the platform's own service is asked, which every node reaches.
+    fn own_settings(&self, _: StorageKind) -> Vec<String> {
+        Vec::new()
+    }
 }

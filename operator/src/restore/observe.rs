@@ -14,6 +14,8 @@ pub struct Observed {
     pub cluster: Result<Option<Arc<EtcdCluster>>, KubernetesError>,
     /// What opens the bucket.
     pub credentials: Result<Credentials, Missing>,
+    /// What opens it without a Secret and is the operator's own: the members, which fetch the snapshot, do not have it.
+    pub own_settings: Vec<String>,
 }
 
 /// Reads what the restore needs.
@@ -21,5 +23,9 @@ pub async fn observe(ports: &Ports, desired: &Desired) -> Observed {
     Observed {
         cluster: ports.kubernetes.get_typed(&desired.key).await,
         credentials: credentials(ports, &desired.key.namespace, &desired.location.bucket).await,
+        own_settings: match &desired.location.bucket.secret {
+            Some(_) => Vec::new(),
+            None => ports.stores.own_settings(desired.location.bucket.storage),
+        },
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use super::observe::Observed;
 use super::validate::Desired;
 use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreRunPhase, SnapshotRef};
-use crate::backup::observe::Missing;
+use crate::backup::observe::{Missing, secret_field};
 use crate::ports::KubernetesError;
 
 /// How often something that somebody else has to bring is looked for, beside the watches.
@@ -69,6 +69,13 @@ pub enum Waiting {
     },
     /// The Secret.
     Secret(Missing),
+    /// A Secret that the spec does not name, and that the members need.
+    OwnSettings {
+        /// The field that should name it.
+        field: &'static str,
+        /// What the operator has in its place.
+        settings: Vec<String>,
+    },
     /// The archived operator may still act.
     LegacyOperator {
         /// Which lock is fresh.
@@ -94,6 +101,14 @@ impl fmt::Display for Waiting {
             }
             Self::Unreadable { why } => write!(f, "the EtcdCluster cannot be read: {why}"),
             Self::Secret(missing) => missing.fmt(f),
+            Self::OwnSettings { field, settings } => {
+                let settings = settings.join(", ");
+                write!(
+                    f,
+                    "`{field}` must name a Secret: the members fetch the snapshot themselves, and have nothing of "
+                )?;
+                write!(f, "what opens the bucket for the operator ({settings} in its environment); nothing was touched")
+            }
             Self::LegacyOperator { lock } => {
                 write!(f, "the archived operator still holds `{lock}`; scale it to 0 before this one may act")
             }
@@ -161,6 +176,11 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
         // The restored members have quorum, and the old ones are being stopped: there is no other way than on.
         Some(progress @ Progress::Phase(RestorePhase::Confirmed | RestorePhase::Switched)) => {
             return Plan::Follow(progress, cluster.reason);
+        }
+        // Whatever was verified: nobody could fetch it.
+        Some(_) if !observed.own_settings.is_empty() => {
+            let (field, settings) = (secret_field(desired.location.bucket.storage), observed.own_settings.clone());
+            return Plan::Wait(Waiting::OwnSettings { field, settings });
         }
         Some(progress) if verified => return Plan::Follow(progress, cluster.reason),
         // A spec that was changed is looked at anew; what members began with the old one is called off by that.

@@ -103,7 +103,7 @@ impl Turn<'_> {
         let why = match waiting {
             Waiting::Cluster { .. } | Waiting::ClusterGoes { .. } => Succeeded::ClusterMissing,
             Waiting::Secret(Missing::Keys { .. }) => Succeeded::SecretInvalid,
-            Waiting::Secret(_) => Succeeded::SecretMissing,
+            Waiting::Secret(_) | Waiting::OwnSettings { .. } => Succeeded::SecretMissing,
             Waiting::Unreadable { .. } | Waiting::LegacyOperator { .. } => Succeeded::NotYet,
         };
         let message = waiting.to_string();

@@ -305,6 +305,35 @@ fn a_secret_that_appears_lets_the_restore_go_on() {
     bench.untouched();
 }
 
+/// The members fetch the snapshot, and have nothing of the operator's environment.
+#[test]
+fn a_restore_without_a_secret_waits_for_one_where_the_operators_own_settings_open_the_bucket() {
+    let mut bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    let name_no_secret = |json: &mut serde_json::Value| json["spec"]["s3"] = json!({"path": "bucket/dir/key"});
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, name_no_secret);
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified), "the nodes have what the operator has");
+
+    bench.world.own_settings = vec!["AWS_ACCESS_KEY_ID".to_owned(), "AWS_REGION".to_owned()];
+    assert_eq!(bench.pass(), Next::after(LOOK_AGAIN));
+    assert_eq!((bench.why().as_str(), bench.status().phase), ("SecretMissing", Some(RestoreRunPhase::Pending)));
+    assert_eq!(
+        bench.status().reason,
+        "`spec.s3.awsSecret` must name a Secret: the members fetch the snapshot themselves, and have nothing of what opens \
+         the bucket for the operator (AWS_ACCESS_KEY_ID, AWS_REGION in its environment); nothing was touched"
+    );
+    assert!(!bench.world.kubernetes.phases("EtcdRestore").contains(&"Restoring".to_owned()));
+    bench.untouched();
+
+    bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| {
+        json["spec"]["s3"]["awsSecret"] = json!("aws");
+        json["metadata"]["generation"] = json!(2);
+    });
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+}
+
 #[test]
 fn a_store_that_does_not_let_us_in_is_named_and_tried_again() {
     for (fault, reason, words) in [

@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use crate::model::{Alarm, BucketLocation, ClusterId, MemberId, MemberStatus, Membership, RaftTerm, Revision};
+use crate::model::{
+    Alarm, BucketLocation, ClusterId, MemberId, MemberStatus, Membership, RaftTerm, Revision, StorageKind,
+};
 use crate::ports::{
     Clock, Credentials, Etcd, EtcdAccess, EtcdError, Kind, Kubernetes, KubernetesError, Object, ObjectKey, Ports,
     Preconditions, Random, Scope, StoreError, Stores, Typed, WatchEvent,
@@ -34,7 +36,12 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 pub(crate) struct World {
     pub(crate) kubernetes: Arc<Objects>,
     pub(crate) members: Arc<Members>,
+    /// The bucket of this name.
     pub(crate) store: Arc<FaultyStore>,
+    /// Any other.
+    pub(crate) elsewhere: Arc<FaultyStore>,
+    /// What the process was given to open buckets with.
+    pub(crate) own_settings: Vec<String>,
     pub(crate) time: Arc<Time>,
 }
 
@@ -44,6 +51,8 @@ impl World {
             kubernetes: Arc::default(),
             members: Arc::default(),
             store: Arc::default(),
+            elsewhere: Arc::default(),
+            own_settings: Vec::new(),
             time: Arc::new(Time(Mutex::new(start()))),
         }
     }
@@ -52,7 +61,7 @@ impl World {
         Ports {
             kubernetes: self.kubernetes.clone(),
             etcd: self.members.clone(),
-            stores: Arc::new(OneStore(self.store.clone())),
+            stores: Arc::new(TwoStores(self.clone())),
             clock: self.time.clone(),
             random: Arc::new(Zero),
         }
@@ -69,7 +78,11 @@ impl World {
 
     /// Keys in the store.
     pub(crate) fn keys(&self) -> Vec<String> {
-        let list = self.store.inner.list(None).map_ok(|meta| meta.location.to_string()).try_collect();
+        Self::keys_of(&self.store)
+    }
+
+    pub(crate) fn keys_of(store: &FaultyStore) -> Vec<String> {
+        let list = store.inner.list(None).map_ok(|meta| meta.location.to_string()).try_collect();
         let mut keys: Vec<String> = now(list).expect("memory does not fail");
         keys.sort();
         keys
@@ -385,12 +398,17 @@ impl Etcd for Members {
     }
 }
 
-struct OneStore(Arc<FaultyStore>);
+struct TwoStores(World);
 
 #[async_trait]
-impl Stores for OneStore {
-    async fn open(&self, _: &BucketLocation, _: &Credentials) -> Result<Arc<dyn ObjectStore>, StoreError> {
-        Ok(self.0.clone())
+impl Stores for TwoStores {
+    async fn open(&self, bucket: &BucketLocation, _: &Credentials) -> Result<Arc<dyn ObjectStore>, StoreError> {
+        let named = bucket.bucket == "bucket" && bucket.endpoint.is_none();
+        Ok(if named { self.0.store.clone() } else { self.0.elsewhere.clone() })
+    }
+
+    fn own_settings(&self, _: StorageKind) -> Vec<String> {
+        self.0.own_settings.clone()
     }
 }
 
