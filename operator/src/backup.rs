@@ -36,7 +36,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 use crate::api::backup::LEGACY_FINALIZER;
-use crate::api::{BackupPhase, EtcdBackup, EtcdBackupStatus, EtcdRestore};
+use crate::api::{BackupPhase, BackupRecord, EtcdBackup, EtcdBackupStatus, EtcdRestore};
 use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Scope, Typed};
 use crate::recorder::{self, About};
 use observe::{Observed, observe};
@@ -354,7 +354,8 @@ impl Pass<'_> {
             Ok(chosen) => chosen,
             Err(failure) => return self.retained(&backup, &[], &[failure.to_string()]).await,
         };
-        let recorded = |key: &String| previous.records.iter().any(|record| record.key == *key && !record.superseded);
+        let is_here = |record: &&BackupRecord| self.desired.location.bucket.has(record) && !record.superseded;
+        let recorded = |key: &String| previous.records.iter().filter(is_here).any(|record| record.key == *key);
         let marks: Vec<_> = chosen.remove.iter().filter(|key| recorded(key)).cloned().collect();
         let mut backup = backup;
         if !marks.is_empty() {
@@ -386,7 +387,7 @@ impl Pass<'_> {
 
     /// A one-shot backup that was taken: is it still there as its record says?
     async fn look_back(&self, backup: &Arc<EtcdBackup>, previous: &EtcdBackupStatus) -> Result<Next, BackupError> {
-        let own = |record: &&crate::api::BackupRecord| record.key == self.desired.location.key;
+        let own = |record: &&BackupRecord| self.desired.location.is_of(record);
         let mut overwritten = false;
         let mut look_again = Next::ON_CHANGE;
         if let Some(record) = previous.records.iter().rfind(own) {

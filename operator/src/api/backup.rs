@@ -170,6 +170,15 @@ pub struct BackupRecord {
     /// True once retention chose it for removal.
     #[serde(default, skip_serializing_if = "is_default")]
     pub superseded: bool,
+    /// Kind of the object store that it is in. Absent in records of earlier versions, which do not say where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_type: Option<StorageType>,
+    /// URL of that store; empty where the spec had none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    /// Bucket or container that it is in.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bucket: String,
 }
 
 /// An endpoint that the last run could not use.

@@ -199,6 +199,9 @@ async fn copy(
         member_id: source.status.member_id.to_string(),
         time: super::status::seconds(began),
         superseded: false,
+        storage_type: Some(desired.location.bucket.storage.into()),
+        endpoint: desired.location.bucket.endpoint.clone().unwrap_or_default(),
+        bucket: desired.location.bucket.bucket.clone(),
     };
     let note = match write_manifest(bucket, desired, &record).await {
         Ok(()) => String::new(),
@@ -278,7 +281,7 @@ pub struct Chosen {
     pub vanished: Vec<String>,
 }
 
-/// Chooses what to remove, by the records and the store's list. Removes nothing.
+/// Chooses what to remove, by the records of this bucket and the store's list. Removes nothing.
 ///
 /// # Errors
 /// When the store cannot be asked; then nothing is removed.
@@ -290,6 +293,7 @@ pub async fn choose(
     now: Timestamp,
 ) -> Result<Chosen, StoreFailure> {
     let path = &desired.location.key;
+    let records: Vec<_> = records.iter().filter(|record| desired.location.bucket.has(record)).cloned().collect();
     let is_free = |key: &str| parse_periodic(path, key).is_some() && !in_use.contains(key);
     let marked = records.iter().filter(|record| record.superseded && is_free(&record.key));
     let mut chosen = Chosen { remove: marked.map(|record| record.key.clone()).collect(), vanished: Vec::new() };
@@ -299,7 +303,7 @@ pub async fn choose(
     let mut listed = bucket.list(&format!("{path}_v")).await?;
     listed.retain(|key, _| !chosen.remove.contains(key));
     let live: Vec<_> = records.iter().filter(|record| !record.superseded).cloned().collect();
-    let mut all = own(bucket, desired, candidates(path, &live, &listed), records).await?;
+    let mut all = own(bucket, desired, candidates(path, &live, &listed), &records).await?;
     let mut goes = surplus(all.clone(), desired.keep);
     if !goes.is_empty() {
         // Something else may have removed backups: those that shall stay in their place are looked for first.

@@ -96,6 +96,9 @@ mod tests {
             member_id: "a".to_owned(),
             time: Time(Timestamp::UNIX_EPOCH),
             superseded: false,
+            storage_type: None,
+            endpoint: String::new(),
+            bucket: String::new(),
         };
         let owner = |name: &str, uid: &str| Owner { namespace: "ns".into(), name: name.into(), uid: uid.into() };
         let manifest = Manifest::new(&record, owner("b", "u1"));

@@ -9,7 +9,7 @@ use super::schedule::{Schedule, due, retry_after};
 use super::validate::Desired;
 use crate::api::conditions::reason::BackupSucceededReason as Succeeded;
 use crate::api::conditions::{BackupCondition, ConditionKind, find};
-use crate::api::{BackupPhase, EtcdBackupStatus};
+use crate::api::{BackupPhase, BackupRecord, EtcdBackupStatus};
 
 /// How often something that somebody else has to bring is looked for, beside the watch.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(15);
@@ -73,9 +73,9 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Whether a one-shot backup has been taken: its key is in the records, or the archived operator said so.
+/// Whether a one-shot backup has been taken: its object is in the records, or the archived operator said so.
 pub fn is_done(desired: &Desired, status: &EtcdBackupStatus) -> bool {
-    let recorded = status.records.iter().any(|record| record.key == desired.location.key);
+    let recorded = status.records.iter().any(|record| desired.location.is_of(record));
     // It kept neither records nor the time of a run; ours always have both.
     let by_the_archived_operator = status.succeeded && status.last_run_time.is_none();
     recorded || by_the_archived_operator
@@ -96,7 +96,10 @@ fn retention_is_due(desired: &Desired, status: &EtcdBackupStatus) -> bool {
     if desired.schedule == Schedule::Once {
         return false;
     }
-    let own = || status.records.iter().filter(|record| parse_periodic(&desired.location.key, &record.key).is_some());
+    let location = &desired.location;
+    let is_own =
+        |record: &&BackupRecord| location.bucket.has(record) && parse_periodic(&location.key, &record.key).is_some();
+    let own = || status.records.iter().filter(is_own);
     let kept = own().filter(|record| !record.superseded).count();
     own().any(|record| record.superseded) || (desired.keep > 0 && kept > desired.keep)
 }

@@ -148,6 +148,9 @@ mod tests {
             member_id: String::new(),
             time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH),
             superseded: false,
+            storage_type: None,
+            endpoint: String::new(),
+            bucket: String::new(),
         };
         let listed = [own.as_str(), "k2_v1_2026-11-30-02:03:04", "k", "k_v1_2026-11-30-02:03:04"];
         let listed = listed.iter().map(|key| ((*key).to_owned(), false)).collect();

@@ -159,7 +159,8 @@ pub fn succeeded(
     status.last_success_date = Some(seconds(now));
     status.failed_endpoints = failed_endpoints.to_vec();
     // A one-shot backup's path was overwritten, as its contract says: what was there before is no more.
-    status.records.iter_mut().filter(|old| old.key == record.key).for_each(|old| old.superseded = true);
+    let own = |old: &&mut BackupRecord| old.key == record.key && desired.location.bucket.has(old);
+    status.records.iter_mut().filter(own).for_each(|old| old.superseded = true);
     status.records.push(record);
     let surplus = status.records.len().saturating_sub(RECORDS_MAX);
     status.records.drain(..surplus);
@@ -202,9 +203,8 @@ pub fn failed(
 /// Retention chose these recorded backups. Written before the first of them is removed.
 pub fn superseded(previous: &EtcdBackupStatus, desired: &Desired, keys: &[String], now: Timestamp) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
-    for record in draft.status.records.iter_mut().filter(|record| keys.contains(&record.key)) {
-        record.superseded = true;
-    }
+    let chosen = |record: &&mut BackupRecord| keys.contains(&record.key) && desired.location.bucket.has(record);
+    draft.status.records.iter_mut().filter(chosen).for_each(|record| record.superseded = true);
     draft.set(
         BackupCondition::Reconciling(Reconciling::RemovingOldBackups),
         ConditionStatus::True,
@@ -222,7 +222,8 @@ pub fn retained(
     now: Timestamp,
 ) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
-    draft.status.records.retain(|record| !gone.contains(&record.key));
+    let is_gone = |record: &BackupRecord| gone.contains(&record.key) && desired.location.bucket.has(record);
+    draft.status.records.retain(|record| !is_gone(record));
     let left = failures.first().map(|first| format!("{} old backups could not be removed: {first}", failures.len()));
     let (reason, message) = match &left {
         Some(message) => (Reconciling::RemovingOldBackups, message.as_str()),
@@ -252,7 +253,7 @@ pub fn done(previous: &EtcdBackupStatus, desired: &Desired, overwritten: bool, n
     let mut message = "";
     if overwritten {
         message = "the backup was taken; another one has overwritten its path since";
-        let own = |record: &&mut BackupRecord| record.key == desired.location.key;
+        let own = |record: &&mut BackupRecord| desired.location.is_of(record);
         draft.status.records.iter_mut().filter(own).for_each(|record| record.superseded = true);
     }
     draft.summary(BackupPhase::Succeeded, (Ready::Succeeded, true), Reconciling::AsWanted, message);

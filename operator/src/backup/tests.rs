@@ -5,7 +5,6 @@ mod memory;
 pub(crate) mod world;
 
 use super::*;
-use crate::api::BackupRecord;
 use crate::api::conditions::find;
 use crate::backup::snapshot::tests::bolt;
 use object_store::ObjectStoreExt;
@@ -100,6 +99,85 @@ fn a_one_shot_backup_is_exactly_its_path_and_runs_once() {
     }
     assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "nothing new, nothing written");
     assert_eq!(bench.records().len(), 1);
+}
+
+#[test]
+fn a_one_shot_backup_whose_bucket_or_store_is_another_one_is_taken_there() {
+    for (storage, block, other) in [
+        ("S3", "s3", serde_json::json!({"path": "bucket-2/dir/key"})),
+        ("S3", "s3", serde_json::json!({"path": "bucket/dir/key", "endpoint": "http://minio:9000"})),
+        ("OSS", "oss", serde_json::json!({"path": "bucket/dir/key", "ossSecret": "oss"})),
+    ] {
+        let bench = Bench::new(ONCE);
+        bench.world.kubernetes.insert(
+            Kind::Secret,
+            "{apiVersion: v1, kind: Secret, metadata: {name: oss, namespace: ns}, data: {accessKeyID: Cg==}}",
+        );
+        bench.pass().unwrap();
+        let first = bench.world.keys();
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            let spec = json["spec"].as_object_mut().expect("it has one");
+            spec.remove("s3");
+            spec.insert("storageType".to_owned(), storage.into());
+            spec.insert(block.to_owned(), other.clone());
+            json["metadata"]["generation"] = 2.into();
+        });
+        bench.world.pass_time(10);
+        bench.pass().unwrap();
+        assert_eq!(World::keys_of(&bench.world.elsewhere), first, "{other}");
+        let told: Vec<_> = bench.records().iter().map(|record| (record.key.clone(), record.superseded)).collect();
+        assert_eq!(told, [("dir/key".to_owned(), false), ("dir/key".to_owned(), false)], "both are there");
+        assert!(bench.status().succeeded && bench.world.keys() == first, "{other}");
+        bench.world.pass_time(4000);
+        bench.pass().unwrap();
+        assert_eq!(bench.records().len(), 2, "{other}: once");
+    }
+}
+
+#[test]
+fn a_record_that_does_not_say_where_it_is_counts_by_its_key() {
+    let bench = Bench::new(ONCE);
+    bench.pass().unwrap();
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        for field in ["storageType", "endpoint", "bucket"] {
+            json["status"]["records"][0].as_object_mut().expect("a record").remove(field);
+        }
+        json["spec"]["s3"]["path"] = "bucket-2/dir/key".into();
+        json["metadata"]["generation"] = 2.into();
+    });
+    bench.pass().unwrap();
+    assert_eq!(bench.records().len(), 1);
+}
+
+#[test]
+fn backups_in_another_bucket_neither_count_nor_go() {
+    let bench = Bench::new(PERIODIC);
+    let back_up = |revision| {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.world.pass_time(200);
+        bench.pass().unwrap();
+    };
+    back_up(50);
+    back_up(51);
+    let first = bench.world.keys();
+    let move_to = |path: &str, generation: i64| {
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            json["spec"]["s3"]["path"] = path.into();
+            json["metadata"]["generation"] = generation.into();
+        });
+    };
+    move_to("bucket-2/dir/key", 2);
+    for revision in [60, 61, 62] {
+        back_up(revision);
+    }
+    assert_eq!(bench.world.keys(), first, "nothing of the first bucket goes");
+    let revisions = || bench.records().iter().map(|record| record.revision).collect::<Vec<_>>();
+    assert_eq!(revisions(), [50, 51, 61, 62]);
+    assert_eq!(World::keys_of(&bench.world.elsewhere).len(), 4, "two with their manifests");
+    move_to("bucket/dir/key", 3);
+    back_up(70);
+    assert_eq!(revisions(), [51, 61, 62, 70], "back again, the oldest of this bucket goes");
+    assert_eq!((bench.world.keys().len(), World::keys_of(&bench.world.elsewhere).len()), (4, 4));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::api::BackupRecord;
 use crate::api::storage::{OSS_ENDPOINT_DEFAULT, StorageSource, StorageType};
 
 /// The four stores that a backup can go to.
@@ -88,7 +89,33 @@ pub fn endpoint(storage: StorageKind, text: &str) -> Option<String> {
     }
 }
 
+impl From<StorageKind> for StorageType {
+    fn from(storage: StorageKind) -> Self {
+        match storage {
+            StorageKind::S3 => Self::S3,
+            StorageKind::Abs => Self::Abs,
+            StorageKind::Gcs => Self::Gcs,
+            StorageKind::Oss => Self::Oss,
+        }
+    }
+}
+
+impl BucketLocation {
+    /// Whether a backup was written here. Records of earlier versions do not say where, and count as if they were.
+    pub fn has(&self, record: &BackupRecord) -> bool {
+        let endpoint = self.endpoint.as_deref().unwrap_or_default();
+        record.storage_type.is_none_or(|storage| {
+            StorageKind::from(storage) == self.storage && record.endpoint == endpoint && record.bucket == self.bucket
+        })
+    }
+}
+
 impl ObjectLocation {
+    /// Whether this is the object of a record.
+    pub fn is_of(&self, record: &BackupRecord) -> bool {
+        self.key == record.key && self.bucket.has(record)
+    }
+
     /// The object that a storage block names.
     ///
     /// # Errors
