@@ -18,6 +18,7 @@ pub mod live;
 
 pub use command::Command;
 pub use directory::{Directory, FileSink};
+pub use fetch::SNAPSHOT_CHANGED_EXIT_CODE;
 pub use flags::{EtcdFlags, InitialState};
 pub use guard::{DATA_LOST_EXIT_CODE, DataLost, guard};
 

@@ -200,6 +200,8 @@ fn restore_status(restore: &RestoreRecord) -> RestoreProgress {
         uid: restore.uid.clone(),
         lineage: lineage_status(&restore.lineage),
         old_voters: restore.old_voters.map(|voters| i32::try_from(voters).unwrap_or(i32::MAX)),
+        verified_time: restore.verified_at.map(Time),
+        snapshot_changed: restore.snapshot_changed,
         phase: match restore.phase {
             RestorePhase::Starting => RestorePhaseStatus::Starting,
             RestorePhase::Confirmed => RestorePhaseStatus::Confirmed,
@@ -237,6 +239,8 @@ pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, RecordError> {
             uid: restore.uid.clone(),
             lineage: lineage_of(&restore.lineage)?,
             old_voters: restore.old_voters.and_then(|voters| usize::try_from(voters).ok()),
+            verified_at: restore.verified_time.as_ref().map(|time| time.0),
+            snapshot_changed: restore.snapshot_changed,
             phase: match restore.phase {
                 RestorePhaseStatus::Starting => RestorePhase::Starting,
                 RestorePhaseStatus::Confirmed => RestorePhase::Confirmed,

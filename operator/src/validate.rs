@@ -252,6 +252,7 @@ fn restore_wanted(cluster: &EtcdCluster, restore: &EtcdRestore) -> Option<Restor
         size: u64::try_from(snapshot.size).ok()?,
         sha256: snapshot.sha256.clone(),
         revision: Revision(snapshot.revision),
+        verified_at: snapshot.verified_time.as_ref().map(|time| time.0),
     })
 }
 

@@ -17,13 +17,18 @@ use std::sync::Arc;
 
 use super::command::Fetch;
 use super::directory::{Directory, FileSink, has_log};
-use crate::backup::{bucket, resume};
+use crate::backup::bucket::{self, Trouble};
+use crate::backup::resume;
 use crate::ports::{Credentials, SecretWords, StoreError, Stores};
 
 /// etcd appends the sha256 of the database.
 const TRAILER_BYTES: u64 = 32;
 /// The database is made of pages, which are multiples of this.
 const SECTOR_BYTES: u64 = 512;
+
+/// Exit code of the agent when the store does not have what was verified. `EX_DATAERR` of sysexits; the operator
+/// recognises it in the pod's status, and verifies anew what is there.
+pub const SNAPSHOT_CHANGED_EXIT_CODE: i32 = 65;
 
 /// What `fetch` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,12 @@ pub enum FetchError {
         #[source]
         source: StoreError,
     },
+    /// The object is gone.
+    #[error("the store does not give the snapshot: {message}")]
+    Missing {
+        /// In our words.
+        message: String,
+    },
     /// The store did not give the object, or not all of it.
     #[error("the store does not give the snapshot: {message}")]
     Store {
@@ -112,6 +123,13 @@ pub enum FetchError {
         #[source]
         source: io::Error,
     },
+}
+
+impl FetchError {
+    /// Whether the store does not have the object that was verified: trying again gives the same.
+    pub fn is_changed(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Size { .. } | Self::Digest { .. } | Self::NotASnapshot { .. })
+    }
 }
 
 /// Fetches, unless that was done. `credentials` reads what is mounted at a path.
@@ -177,7 +195,10 @@ async fn download(
     };
     let key = &command.source.key;
     let path = Path::parse(key).map_err(|error| FetchError::Key { key: key.clone(), message: error.to_string() })?;
-    let said = |error: object_store::Error| FetchError::Store { message: bucket::explain(&error, secrets).1 };
+    let said = |error: object_store::Error| match bucket::explain(&error, secrets) {
+        (Trouble::NotFound, message) => FetchError::Missing { message },
+        (_, message) => FetchError::Store { message },
+    };
     let (meta, mut stream) = resume::get(store, &path).await.map_err(said)?;
     if meta.size != command.size {
         return Err(FetchError::Size { expected: command.size, actual: meta.size });

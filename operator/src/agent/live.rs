@@ -11,7 +11,7 @@ use std::process::{ExitCode, Stdio};
 
 use super::command::{Command, Fetch, OwnName, Restore, Run};
 use super::directory::{Directory, FileSink};
-use super::fetch::fetch;
+use super::fetch::{SNAPSHOT_CHANGED_EXIT_CODE, fetch};
 use super::guard::DATA_LOST_EXIT_CODE;
 use super::restore::{RestoreError, restore};
 use super::run::{RunError, prepare};
@@ -54,6 +54,10 @@ impl Failure {
         Self { message, code: 1 }
     }
 
+    fn snapshot_changed(message: String) -> Self {
+        Self { message, code: u8::try_from(SNAPSHOT_CHANGED_EXIT_CODE).expect("an exit code") }
+    }
+
     fn data_lost(message: String) -> Self {
         Self { message, code: u8::try_from(DATA_LOST_EXIT_CODE).expect("an exit code") }
     }
@@ -82,7 +86,10 @@ fn install(to: &str) -> io::Result<String> {
 
 async fn run_fetch(command: &Fetch, stores: &dyn Stores) -> Result<String, Failure> {
     let fetched = fetch(command, stores, read_credentials, &Disk).await;
-    let fetched = fetched.map_err(|error| Failure::other(format!("{}: {}", command.source, chain(&error))))?;
+    let fetched = fetched.map_err(|error| {
+        let message = format!("{}: {}", command.source, chain(&error));
+        if error.is_changed() { Failure::snapshot_changed(message) } else { Failure::other(message) }
+    })?;
     Ok(format!("snapshot {}: {fetched:?}", command.source))
 }
 

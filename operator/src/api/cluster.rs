@@ -316,6 +316,12 @@ pub struct RestoreProgress {
     /// Voters of the old lineage when the new one was confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_voters: Option<i32>,
+    /// When the snapshot was verified that its seeds were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_time: Option<Time>,
+    /// A seed found another object in the store than the one that was verified, or none: it is verified anew.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub snapshot_changed: bool,
 }
 
 /// How far a new lineage is on its way to replace the old one.

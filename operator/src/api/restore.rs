@@ -123,6 +123,9 @@ pub struct SnapshotRef {
     pub sha256: String,
     /// Revision of the snapshot itself.
     pub revision: i64,
+    /// When it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_time: Option<Time>,
 }
 
 /// What schema types cannot say about an EtcdRestore.

@@ -3,7 +3,7 @@
 //! A transition is told when it happens and not again while it lasts: a store that refuses every attempt for a day is
 //! one event, and the attempts are counted in status.
 
-use crate::api::conditions::reason::BackupSucceededReason as Why;
+use crate::api::conditions::reason::{BackupReconcilingReason as Doing, BackupSucceededReason as Why};
 use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, find, turned};
 use crate::api::{BackupPhase, EtcdBackupStatus};
 use crate::recorder::News;
@@ -59,7 +59,14 @@ fn waiting(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Option<News> 
         return None;
     }
     let legacy = find(&after.conditions, "Stalled").is_some_and(|stalled| stalled.status == ConditionStatus::True);
-    Some(News::warning(if legacy { "WaitingForLegacyOperator" } else { "WaitingForSecret" }, message))
+    let for_restore = BackupCondition::Reconciling(Doing::WaitingForRestore).reason();
+    let doing = find(&after.conditions, "Reconciling").map(|doing| doing.reason.as_str());
+    let reason = match doing {
+        _ if legacy => "WaitingForLegacyOperator",
+        Some(doing) if doing == for_restore => "WaitingForRestore",
+        _ => "WaitingForSecret",
+    };
+    Some(News::warning(reason, message))
 }
 
 /// A run was called off, and left nothing.

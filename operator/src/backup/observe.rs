@@ -1,9 +1,13 @@
 //! Ports -> [`Observed`]: the Secrets that a backup or a restore needs, or what is missing of them.
 
+use super::retention::is_fetched;
+use super::schedule::Schedule;
 use super::validate::Desired;
+use crate::api::EtcdRestore;
 use crate::model::{BucketLocation, StorageKind};
-use crate::ports::{Credentials, EtcdTls, KubernetesError, ObjectKey, Ports};
+use crate::ports::{Credentials, EtcdTls, KubernetesError, ObjectKey, Ports, Scope};
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -50,6 +54,8 @@ pub struct Observed {
     pub credentials: Result<Credentials, Missing>,
     /// What opens the endpoints.
     pub tls: Result<Option<EtcdTls>, Missing>,
+    /// The EtcdRestore whose members fetch what a one-shot backup would overwrite, if there is one.
+    pub restored_by: Result<Option<String>, KubernetesError>,
 }
 
 /// Reads what the backup needs.
@@ -60,7 +66,18 @@ pub async fn observe(ports: &Ports, desired: &Desired) -> Observed {
         None => Ok(None),
         Some(name) => client_tls(ports, namespace, name).await.map(Some),
     };
-    Observed { credentials, tls }
+    let restored_by = match desired.schedule {
+        Schedule::Once => restored_by(ports, desired).await,
+        Schedule::Every(_) => Ok(None),
+    };
+    Observed { credentials, tls, restored_by }
+}
+
+async fn restored_by(ports: &Ports, desired: &Desired) -> Result<Option<String>, KubernetesError> {
+    let scope = Scope::Namespace(desired.key.namespace.clone());
+    let restores = ports.kubernetes.list_typed::<EtcdRestore>(&scope, None).await?;
+    let found = restores.iter().find(|restore| is_fetched(restore, &desired.location));
+    Ok(found.map(|restore| restore.name_any()))
 }
 
 /// The Secret of a bucket. Which keys it needs is known to whom opens the bucket.

@@ -10,6 +10,7 @@ use super::validate::Desired;
 use crate::api::conditions::reason::BackupSucceededReason as Succeeded;
 use crate::api::conditions::{BackupCondition, ConditionKind, find};
 use crate::api::{BackupPhase, BackupRecord, EtcdBackupStatus};
+use crate::ports::KubernetesError;
 
 /// How often something that somebody else has to bring is looked for, beside the watch.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(15);
@@ -51,6 +52,16 @@ pub enum Waiting {
         /// Which lock is fresh.
         lock: String,
     },
+    /// What is at the path of a one-shot backup is being restored.
+    Restored {
+        /// By this EtcdRestore.
+        by: String,
+    },
+    /// Whether it is could not be read.
+    RestoresUnread {
+        /// Why.
+        why: KubernetesError,
+    },
     /// The next slot.
     Slot,
     /// The next attempt.
@@ -66,6 +77,12 @@ impl fmt::Display for Waiting {
             }
             Self::LegacyOperator { lock } => {
                 write!(f, "the archived operator still holds `{lock}`; scale it to 0 before this one may act")
+            }
+            Self::Restored { by } => {
+                write!(f, "waiting for EtcdRestore `{by}` to end: its members fetch what this backup would overwrite")
+            }
+            Self::RestoresUnread { why } => {
+                write!(f, "whether an EtcdRestore needs what this backup would overwrite could not be read: {why}")
             }
             Self::Slot => f.write_str("waiting for the next slot"),
             Self::Retry => f.write_str("waiting to try again"),
@@ -136,7 +153,11 @@ pub fn plan(
     let missing: Vec<_> =
         [observed.credentials.as_ref().err(), observed.tls.as_ref().err()].into_iter().flatten().cloned().collect();
     if due <= now && missing.is_empty() {
-        return Plan::Run { interrupted };
+        return match &observed.restored_by {
+            Ok(None) => Plan::Run { interrupted },
+            Ok(Some(by)) => wait(Waiting::Restored { by: by.clone() }, LOOK_AGAIN),
+            Err(why) => wait(Waiting::RestoresUnread { why: why.clone() }, LOOK_AGAIN),
+        };
     }
     if !missing.is_empty() {
         return wait(Waiting::Missing(missing), LOOK_AGAIN);

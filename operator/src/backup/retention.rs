@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::PeriodicName;
-use crate::api::{BackupRecord, EtcdRestore, RestoreRunPhase};
+use crate::api::{BackupRecord, EtcdRestore, RestoreRunPhase, SnapshotRef};
 use crate::model::ObjectLocation;
 
 /// A backup that may be in the store.
@@ -86,6 +86,15 @@ pub fn in_use<'a>(restores: impl IntoIterator<Item = &'a EtcdRestore>, bucket: &
         verified.into_iter().chain(wanted).filter(|(of, _)| of == bucket).map(|(_, key)| key).collect()
     });
     keys.collect()
+}
+
+/// Whether an EtcdRestore has verified this object and not ended: its members start from exactly these bytes. Compared by
+/// bucket and key alone, like [`in_use`].
+pub fn is_fetched(restore: &EtcdRestore, location: &ObjectLocation) -> bool {
+    let Some(status) = &restore.status else { return false };
+    let under_way = matches!(status.phase, Some(RestoreRunPhase::Verified | RestoreRunPhase::Restoring));
+    let is_it = |snapshot: &SnapshotRef| snapshot.bucket == location.bucket.bucket && snapshot.key == location.key;
+    under_way && restore.metadata.deletion_timestamp.is_none() && status.snapshot.as_ref().is_some_and(is_it)
 }
 
 #[cfg(test)]

@@ -90,6 +90,10 @@ pub fn waiting(
             draft.set(BackupCondition::Stalled(Stalled::LegacyOperatorAlive), ConditionStatus::True, &message);
             draft.not_yet();
         }
+        Waiting::Restored { .. } | Waiting::RestoresUnread { .. } => {
+            draft.summary(BackupPhase::Pending, (Ready::Waiting, false), Reconciling::WaitingForRestore, &message);
+            draft.not_yet();
+        }
         Waiting::Slot => {
             draft.status.next_run_time = Some(seconds(until));
             draft.status.reason.clear();

@@ -240,6 +240,38 @@ fn a_backup_that_is_being_restored_is_not_removed_before_that_has_ended() {
     bench.check_records();
 }
 
+/// Members that wait for an image would find another object than the one that was verified for them.
+#[test]
+fn a_one_shot_backup_waits_for_the_members_that_are_made_from_what_it_would_overwrite() {
+    let bench = Bench::new(ONCE);
+    bench.world.put("dir/key", b"verified".to_vec());
+    let restore = |status: &str| {
+        format!(
+            "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdRestore, metadata: {{name: c, namespace: ns, \
+             uid: r1}}, spec: {{etcdCluster: {{name: c}}, backupStorageType: S3, s3: {{path: bucket/dir/key}}}}, \
+             status: {status}}}"
+        )
+    };
+    let snapshot = "snapshot: {bucket: bucket, key: dir/key, size: 8, sha256: a, revision: 1}";
+    for phase in ["Verified", "Restoring"] {
+        bench.world.kubernetes.insert(Kind::EtcdRestore, &restore(&format!("{{phase: {phase}, {snapshot}}}")));
+        assert_eq!(bench.pass(), Ok(Next::after(LOOK_AGAIN)), "{phase}");
+        assert_eq!(bench.world.object("dir/key"), &b"verified"[..]);
+        assert_eq!(bench.status().phase, Some(BackupPhase::Pending));
+    }
+    let why = "waiting for EtcdRestore `c` to end: its members fetch what this backup would overwrite";
+    assert_eq!(bench.world.kubernetes.told(), [format!("Warning WaitingForRestore: {why}")]);
+    *bench.world.kubernetes.refuse_lists.lock().unwrap() =
+        Some(KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None });
+    bench.pass().unwrap();
+    assert_eq!(bench.world.object("dir/key"), &b"verified"[..], "nor while it is not known");
+    *bench.world.kubernetes.refuse_lists.lock().unwrap() = None;
+    bench.world.kubernetes.insert(Kind::EtcdRestore, &restore("{phase: Pending}"));
+    bench.pass().unwrap();
+    assert!(bench.status().succeeded, "{}", bench.status().reason);
+    bench.check_records();
+}
+
 #[test]
 fn an_answer_that_got_lost_is_resolved_by_looking() {
     for bench in [Bench::new(ONCE), Bench::new(PERIODIC), Bench::multipart(ONCE), Bench::multipart(PERIODIC)] {

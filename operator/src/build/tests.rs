@@ -348,6 +348,7 @@ fn restore_wanted() -> RestoreWanted {
         size: 544,
         sha256: "00ff".to_owned(),
         revision: Revision(7),
+        verified_at: None,
     }
 }
 

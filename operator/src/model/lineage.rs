@@ -54,6 +54,10 @@ pub struct RestoreRecord {
     pub phase: RestorePhase,
     /// Voters of the old lineage when the new one was confirmed: what its quorum is counted by.
     pub old_voters: Option<usize>,
+    /// When the snapshot was verified that its seeds were given.
+    pub verified_at: Option<Timestamp>,
+    /// A seed found another object in the store than that.
+    pub snapshot_changed: bool,
 }
 
 /// Everything that the EtcdCluster's status remembers for the plan.

@@ -88,6 +88,8 @@ pub struct PodObserved {
     pub template_hash: Option<String>,
     /// The agent refused to start etcd because its directory is empty although data is expected: the data is lost.
     pub data_lost: bool,
+    /// Its init container found another object in the store than the one that was verified, or none.
+    pub snapshot_changed: bool,
     /// The kubelet never started its etcd container: nothing of it is on any disk.
     pub never_ran: bool,
     /// Its data is on a volume claim, and does not go with it.
@@ -264,6 +266,8 @@ pub struct RestoreWanted {
     pub sha256: String,
     /// The snapshot's own revision: what the read-back must find.
     pub revision: Revision,
+    /// When it was verified: one that was verified anew is another snapshot. None of an earlier version.
+    pub verified_at: Option<Timestamp>,
 }
 
 /// Everything that one pass over an EtcdCluster has seen.

@@ -5,10 +5,11 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, Volume};
 use kube::ResourceExt;
 
 use super::{is_controlled_by, label};
-use crate::agent::DATA_LOST_EXIT_CODE;
+use crate::agent::{DATA_LOST_EXIT_CODE, SNAPSHOT_CHANGED_EXIT_CODE};
 use crate::api::labels;
 use crate::build::pod::{
-    AGENT_CONTAINER, DATA_VOLUME, ETCD_CONTAINER, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME, SERVER_TLS_VOLUME,
+    AGENT_CONTAINER, DATA_VOLUME, ETCD_CONTAINER, FETCH_CONTAINER, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME,
+    SERVER_TLS_VOLUME,
 };
 use crate::model::{ClientTls, PodObserved, Tls};
 
@@ -18,6 +19,8 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
     let container = status
         .and_then(|status| status.container_statuses.as_ref())
         .and_then(|statuses| statuses.iter().find(|status| status.name == ETCD_CONTAINER));
+    let fetch = status.and_then(|status| status.init_container_statuses.as_ref());
+    let fetch = fetch.and_then(|statuses| statuses.iter().find(|status| status.name == FETCH_CONTAINER));
     let running = container.and_then(|container| container.state.as_ref()).is_some_and(|state| state.running.is_some());
     let condition = |kind: &str| {
         let conditions = status.and_then(|status| status.conditions.as_ref());
@@ -48,6 +51,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         replaced_container: annotation(labels::ANNOTATION_REPLACED_CONTAINER),
         template_hash: annotation(labels::ANNOTATION_POD_TEMPLATE_HASH),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
+        snapshot_changed: fetch.and_then(last_exit_code) == Some(SNAPSHOT_CHANGED_EXIT_CODE),
         never_ran: container.is_none_or(never_ran),
         on_claim: is_on_claim(pod),
         tls: tls_of(pod),
@@ -244,6 +248,22 @@ mod tests {
         assert!(!observe(&etcd_container(&running, &refused)).data_lost, "it came back");
         assert!(!observe(&etcd_container(&killed, &refused)).data_lost, "it ran since");
         assert!(!observe(&etcd_container(&waiting, &killed)).data_lost);
+    }
+
+    #[test]
+    fn a_snapshot_has_changed_when_the_last_fetch_said_so() {
+        let (changed, fetched) =
+            (json!({ "terminated": { "exitCode": 65 } }), json!({ "terminated": { "exitCode": 0 } }));
+        let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let pod = |state: &Value, last_state: &Value| {
+            let mut pod = etcd_container(state, last_state);
+            pod["containerStatuses"][0]["name"] = "fetch".into();
+            pod["initContainerStatuses"] = pod["containerStatuses"].take();
+            observe(&pod).snapshot_changed
+        };
+        assert!(pod(&changed, &json!({})) && pod(&waiting, &changed));
+        assert!(!pod(&fetched, &changed) && !pod(&waiting, &json!({})));
+        assert!(!observe(&etcd_container(&changed, &json!({}))).snapshot_changed, "another container");
     }
 
     #[test]

@@ -25,12 +25,16 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let Some(record) = pass.record.restore.clone() else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
         let lineage = formation::lineage(&pass.desired, &wanted.uid, 1, Some(wanted.uid.clone()));
-        let (name, uid) = (wanted.name.clone(), wanted.uid.clone());
-        return start(
-            pass,
-            RestoreRecord { name, uid, lineage, phase: RestorePhase::Starting, old_voters: None },
-            &wanted,
-        );
+        let record = RestoreRecord {
+            name: wanted.name.clone(),
+            uid: wanted.uid.clone(),
+            lineage,
+            phase: RestorePhase::Starting,
+            old_voters: None,
+            verified_at: wanted.verified_at,
+            snapshot_changed: false,
+        };
+        return start(pass, record, &wanted);
     };
     let wanted = wanted.filter(|wanted| wanted.uid == record.uid);
     match (record.phase, wanted) {
@@ -90,9 +94,13 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
     if record.lineage.seeds.is_empty() {
         // It was being called off, and is wanted again.
         record.lineage = attempt(record.lineage.attempt);
-    } else if formation::must_restore_anew(pass, &record.lineage, etcd) {
+    } else if record.verified_at != wanted.verified_at || formation::must_restore_anew(pass, &record.lineage, etcd) {
+        // Seeds of two snapshots are no cluster: what was verified anew is given to new ones.
         record.lineage = attempt(record.lineage.attempt + 1);
     }
+    let is_changed = |seed: &String| pass.pod(seed).is_some_and(|pod| pod.snapshot_changed && !pod.deleting);
+    record.snapshot_changed = record.lineage.seeds.iter().any(is_changed);
+    record.verified_at = wanted.verified_at;
     match confirm(pass, &record.lineage, etcd, wanted) {
         Ok(lineage) => {
             record.lineage = lineage;

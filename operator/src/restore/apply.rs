@@ -3,6 +3,7 @@
 use crate::api::SnapshotRef;
 use crate::api::conditions::reason::RestoreSucceededReason as Reason;
 use crate::backup::bucket::{Bucket, StoreFailure, Trouble};
+use crate::backup::status::seconds;
 use crate::backup::verify::{self, IntegrityError, VerifyError};
 use crate::ports::{Credentials, Ports, StoreError};
 
@@ -78,5 +79,6 @@ pub async fn inspect(ports: &Ports, desired: &Desired, credentials: &Credentials
         size: i64::try_from(checked.size).unwrap_or(i64::MAX),
         sha256: checked.sha256,
         revision: revision.0,
+        verified_time: Some(seconds(ports.clock.now())),
     })
 }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::observe::Observed;
 use super::validate::Desired;
-use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreRunPhase, SnapshotRef};
+use crate::api::{EtcdClusterStatus, EtcdRestoreStatus, RestorePhase, RestoreProgress, RestoreRunPhase, SnapshotRef};
 use crate::backup::observe::{Missing, secret_field};
 use crate::ports::KubernetesError;
 
@@ -136,6 +136,13 @@ fn is_verified(desired: &Desired, status: &EtcdRestoreStatus) -> bool {
     status.snapshot.as_ref().is_some_and(same) && status.observed_generation == desired.generation
 }
 
+/// Whether a member could not fetch the very snapshot that status speaks of, because the store has another one.
+fn has_changed(status: &EtcdRestoreStatus, cluster: &EtcdClusterStatus) -> bool {
+    let verified = status.snapshot.as_ref().map(|snapshot| &snapshot.verified_time);
+    let is_of_it = |restore: &&RestoreProgress| Some(&restore.verified_time) == verified;
+    cluster.restore.as_ref().filter(is_of_it).is_some_and(|restore| restore.snapshot_changed)
+}
+
 fn progress(desired: &Desired, cluster: &EtcdClusterStatus) -> Option<Progress> {
     if let Some(restore) = &cluster.restore {
         return Some(if restore.uid == desired.uid { Progress::Phase(restore.phase) } else { Progress::Other });
@@ -182,6 +189,8 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
             let (field, settings) = (secret_field(desired.location.bucket.storage), observed.own_settings.clone());
             return Plan::Wait(Waiting::OwnSettings { field, settings });
         }
+        // What its members were given is in the store no more: what is there now is looked at, like another spec.
+        Some(Progress::Phase(RestorePhase::Starting)) if verified && has_changed(status, &cluster) => {}
         Some(progress) if verified => return Plan::Follow(progress, cluster.reason),
         // A spec that was changed is looked at anew; what members began with the old one is called off by that.
         Some(_) => {}

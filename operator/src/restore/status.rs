@@ -134,12 +134,16 @@ impl Turn<'_> {
         if tried_before {
             return draft.status;
         }
+        let changed = draft.status.snapshot.is_some() && !self.is_changed_since();
         draft.status.snapshot = None;
         draft.status.completed_time = None;
         if draft.status.started_time.is_none() {
             draft.status.started_time = Some(seconds(self.now));
         }
-        let message = format!("reading `{}`; nothing was touched", self.desired.location);
+        let mut message = format!("reading `{}`; nothing was touched", self.desired.location);
+        if changed {
+            message.push_str(": members did not find what was verified in the store, and are called off");
+        }
         let reconciling = Reconciling::Verifying;
         draft.open(RestoreRunPhase::Verifying, Ready::InProgress, reconciling, Succeeded::NotYet, &message);
         draft.status

@@ -193,6 +193,49 @@ fn a_spec_that_is_changed_once_the_restored_members_are_confirmed_is_not_said_to
 }
 
 #[test]
+fn a_snapshot_that_was_overwritten_before_the_members_had_it_is_verified_anew() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.pass();
+    let first = bench.status().snapshot.expect("verified");
+    let changed = |of: &crate::api::SnapshotRef| {
+        let mut status = under_way("Starting");
+        status["restore"]["snapshotChanged"] = json!(true);
+        status["restore"]["verifiedTime"] = json!(of.verified_time);
+        status
+    };
+    bench.cluster_says(under_way("Starting"));
+    bench.pass();
+    bench.world.put("dir/key", snapshot(50));
+    bench.world.pass_time(60);
+    bench.cluster_says(changed(&first));
+    bench.pass();
+    let status = bench.status();
+    let second = status.snapshot.expect("verified");
+    assert_eq!((status.phase, second.revision), (Some(RestoreRunPhase::Verified), 50));
+    assert!(second.verified_time > first.verified_time && second.sha256 != first.sha256);
+    bench.pass();
+    assert_eq!(
+        bench.status().snapshot,
+        Some(second.clone()),
+        "what the members were given before says nothing about it"
+    );
+    for phase in ["Confirmed", "Switched"] {
+        let mut further = changed(&second);
+        further["restore"]["phase"] = json!(phase);
+        bench.cluster_says(further);
+        bench.pass();
+        assert_eq!(bench.status().phase, Some(RestoreRunPhase::Restoring), "{phase}: they have it");
+    }
+
+    bench.world.put("dir/key", b"no snapshot".to_vec());
+    bench.world.pass_time(60);
+    bench.cluster_says(changed(&second));
+    bench.pass();
+    assert_eq!((bench.why().as_str(), bench.status().phase), ("SnapshotForeign", Some(RestoreRunPhase::Failed)));
+}
+
+#[test]
 fn a_failed_restore_whose_spec_is_corrected_is_tried_again_whatever_holds_it_up_first() {
     let bench = Bench::new();
     bench.world.put("dir/key", b"no snapshot".to_vec());

@@ -141,12 +141,12 @@ fn truncated_foreign_flipped_and_absent_objects_are_told_apart_and_leave_nothing
         ("flipped", Some(&flipped), |error| matches!(error, FetchError::NotASnapshot { .. })),
         ("flipped at the end", Some(&flipped_trailer), |error| matches!(error, FetchError::NotASnapshot { .. })),
         ("another snapshot", Some(&foreign), |error| matches!(error, FetchError::Digest { .. })),
-        ("absent", None, |error| matches!(error, FetchError::Store { .. })),
+        ("absent", None, |error| matches!(error, FetchError::Missing { .. })),
     ];
     for (what, stored, check) in table {
         let directory = Memory::default();
         let error = run(&good, stored, &directory).unwrap_err();
-        assert!(check(&error), "{what}: {error}");
+        assert!(check(&error) && error.is_changed(), "{what}: {error}");
         assert_eq!(directory.paths(), Vec::<String>::new(), "{what}");
     }
 }
@@ -165,7 +165,7 @@ fn a_full_volume_is_said_in_plain_words_and_nothing_half_is_left() {
     let good = snapshot(4);
     let directory = Memory { room: Some(1000), ..Memory::default() };
     let error = run(&good, Some(&good), &directory).unwrap_err();
-    assert!(error.to_string().contains("the volume is full"), "{error}");
+    assert!(error.to_string().contains("the volume is full") && !error.is_changed(), "{error}");
     assert_eq!(directory.paths(), Vec::<String>::new());
 }
 

@@ -330,6 +330,8 @@ reasons! {
         RemovingOldBackups,
         /// Something that it needs is missing.
         Waiting,
+        /// An EtcdRestore reads what is at its path.
+        WaitingForRestore,
         /// The last attempt failed; the next one has its time.
         RetryScheduled,
     }

@@ -642,6 +642,7 @@ impl World {
             replaced_container: None,
             template_hash: annotations.get(labels::ANNOTATION_POD_TEMPLATE_HASH).cloned(),
             data_lost: false,
+            snapshot_changed: false,
             never_ran: true,
             on_claim: Start::of(pod).claim,
             tls: crate::observe::pod::tls_of(pod),

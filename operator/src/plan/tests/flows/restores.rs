@@ -41,6 +41,31 @@ fn a_restore_confirms_before_it_stops_anything_old() {
 }
 
 #[test]
+fn a_snapshot_that_is_verified_anew_is_given_to_new_members() {
+    let mut world = World::three();
+    world.want_restore("r", 1_000_000);
+    world.run_passes(1);
+    let seeds = |world: &World| world.record.restore.as_ref().expect("it is under way").lineage.seeds.clone();
+    let first = seeds(&world);
+    world.say("somebody overwrites the object");
+    world.pods.get_mut(&first[0]).expect("it was made").seen.snapshot_changed = true;
+    world.run_passes(1);
+    assert!(
+        world.record.restore.as_ref().is_some_and(|record| record.snapshot_changed && record.lineage.seeds == first)
+    );
+    world.say("it is verified anew");
+    let verified_at = Some(world.now);
+    world.desired.restore.as_mut().expect("it is wanted").verified_at = verified_at;
+    world.run_passes(1);
+    let record = world.record.restore.clone().expect("it is under way");
+    assert_eq!((record.verified_at, record.lineage.attempt, record.snapshot_changed), (verified_at, 2, false));
+    assert!(record.lineage.seeds.iter().all(|seed| !first.contains(seed)));
+    world.run_passes(4);
+    assert_eq!(seeds(&world), record.lineage.seeds, "once");
+    assert!(first.iter().all(|seed| !world.pods.contains_key(seed)), "what was begun is dropped");
+}
+
+#[test]
 fn a_restore_that_is_called_off_leaves_the_old_cluster_as_it_was() {
     let mut world = World::three();
     let (token, members) = (world.token(), world.members());

@@ -21,6 +21,7 @@ fn restore(uid: &str, revision: i64) -> RestoreWanted {
         size: 1,
         sha256: "0".repeat(64),
         revision: Revision(revision),
+        verified_at: None,
     }
 }
 
