@@ -28,8 +28,11 @@ const GROWTH_FACTOR: u64 = 4;
 const GROWTH_MIN: u64 = 1 << 30;
 /// How often the manifest is written before the backup is called good without it.
 const MANIFEST_ATTEMPTS: u32 = 3;
-/// Manifests of strangers on our prefix that are read in one pass; what lies beyond is left alone.
+/// Manifests of strangers on our prefix that are read in one pass; what lies beyond is left alone. Our own are read as many
+/// as there are: it takes all of them to know that `maxBackups` are newer.
 const STRANGERS_MAX: usize = 256;
+/// Manifests that are read at the same time.
+const MANIFEST_READS: usize = 16;
 /// What nobody confirmed is not touched before this age: somebody may still be confirming it.
 const UNCONFIRMED_AGE: SignedDuration = SignedDuration::from_hours(24);
 /// Kept backups that are looked for before others are removed.
@@ -307,10 +310,13 @@ pub async fn choose(
     let mut goes = surplus(all.clone(), desired.keep);
     if !goes.is_empty() {
         // Something else may have removed backups: those that shall stay in their place are looked for first.
-        let kept = all.iter().filter(|one| one.restorable && !goes.contains(one)).rev().take(KEPT_LOOKED_FOR_MAX);
-        for candidate in kept {
-            if bucket.head(&candidate.key).await?.is_none() {
-                chosen.vanished.push(candidate.key.clone());
+        let goes_too: BTreeSet<_> = goes.iter().map(|one| &one.key).collect();
+        let kept = || all.iter().filter(|one| one.restorable && !goes_too.contains(&one.key)).map(|one| &one.key);
+        let newest = kept().rev().take(KEPT_LOOKED_FOR_MAX);
+        let looked_for: BTreeSet<_> = kept().filter(|key| !listed.contains_key(*key)).chain(newest).collect();
+        for key in looked_for {
+            if bucket.head(key).await?.is_none() {
+                chosen.vanished.push(key.clone());
             }
         }
         all.retain(|one| !chosen.vanished.contains(&one.key));
@@ -322,7 +328,8 @@ pub async fn choose(
     Ok(chosen)
 }
 
-/// Leaves out what other EtcdBackups wrote on the same prefix.
+/// Leaves out what other EtcdBackups wrote on the same prefix. The oldest are looked at first: with too many strangers among
+/// them the newer ones are left out too, and neither go nor count as kept.
 async fn own(
     bucket: &Bucket,
     desired: &Desired,
@@ -331,21 +338,21 @@ async fn own(
 ) -> Result<Vec<Candidate>, StoreFailure> {
     let owner = owner(desired);
     let clusters: Vec<_> = records.iter().map(|record| record.cluster_id.as_str()).collect();
-    let mut own = Vec::new();
-    let mut asked = 0;
-    for candidate in all {
-        if candidate.recorded.is_some() || !candidate.restorable {
-            own.push(candidate);
-            continue;
+    let is_known = |one: &Candidate| one.recorded.is_some() || !one.restorable;
+    let (mut own, mut unknown): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
+    unknown.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.key.cmp(&b.key)));
+    let mut strangers = 0;
+    for candidates in unknown.chunks(MANIFEST_READS) {
+        let read = candidates.iter().map(|candidate| read_manifest(bucket, &candidate.key));
+        for (candidate, manifest) in candidates.iter().zip(futures::future::try_join_all(read).await?) {
+            if manifest.is_some_and(|manifest| manifest.belongs_to(&owner, &clusters)) {
+                own.push(candidate.clone());
+            } else {
+                strangers += 1;
+            }
         }
-        asked += 1;
-        if asked > STRANGERS_MAX {
-            continue;
-        }
-        if let Some(manifest) = read_manifest(bucket, &candidate.key).await?
-            && manifest.belongs_to(&owner, &clusters)
-        {
-            own.push(candidate);
+        if strangers >= STRANGERS_MAX {
+            break;
         }
     }
     Ok(own)

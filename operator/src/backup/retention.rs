@@ -57,12 +57,9 @@ pub fn surplus(mut candidates: Vec<Candidate>, keep: usize) -> Vec<Candidate> {
         a.recorded.cmp(&b.recorded).then_with(by_name)
     });
     let restorable = candidates.iter().filter(|candidate| candidate.restorable);
-    let kept: Vec<_> = restorable.rev().take(keep).cloned().collect();
-    if kept.len() < keep {
-        return Vec::new();
-    }
-    let is_older_than_all = |one: &Candidate| kept.iter().all(|kept| one.name < kept.name);
-    candidates.retain(|one| !kept.contains(one) && (one.restorable || is_older_than_all(one)));
+    let kept: BTreeMap<_, _> = restorable.rev().take(keep).map(|kept| (kept.key.clone(), kept.name)).collect();
+    let Some(oldest) = kept.values().min().copied().filter(|_| kept.len() == keep) else { return Vec::new() };
+    candidates.retain(|one| !kept.contains_key(&one.key) && (one.restorable || one.name < oldest));
     candidates
 }
 

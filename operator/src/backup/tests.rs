@@ -7,6 +7,7 @@ pub(crate) mod world;
 use super::*;
 use crate::api::conditions::find;
 use crate::backup::snapshot::tests::bolt;
+use crate::model::Revision;
 use object_store::ObjectStoreExt;
 use world::{Fault, Member, Op, World, now};
 
@@ -525,6 +526,47 @@ fn retention_touches_nothing_that_it_did_not_write() {
     }
     assert!(!keys.iter().any(|key| key == "dir/key_v1_2020-01-01-00:00:01"), "its successor counts for it");
     assert_eq!(bench.records().iter().map(|record| record.revision).collect::<Vec<_>>(), [52, 53]);
+}
+
+/// A status has room for 256 records: which of the others are this EtcdBackup's is in their manifests alone.
+#[test]
+fn more_backups_are_kept_than_a_status_has_records_and_the_oldest_go() {
+    for (strangers, left) in [(0, 600), (200, 600), (300, 700)] {
+        let bench = Bench::new(&PERIODIC.replace("maxBackups: 2", "maxBackups: 600"));
+        let begin: Timestamp = "2026-11-01T00:00:00Z".parse().expect("a time");
+        let key_of = |n: i64| names::periodic_key("dir/key", Revision(n), begin + SignedDuration::from_mins(n));
+        let put = |n: i64, uid: &str| {
+            let manifest = manifest::Manifest {
+                format_version: 1,
+                key: key_of(n),
+                revision: n,
+                size: 1,
+                sha256: String::new(),
+                etcd_version: String::new(),
+                cluster_id: "ff".to_owned(),
+                member_id: String::new(),
+                time: begin,
+                backup: manifest::Owner { namespace: "ns".to_owned(), name: "b".to_owned(), uid: uid.to_owned() },
+            };
+            bench.world.put(&key_of(n), b"x".to_vec());
+            bench.world.put(&names::manifest_key(&key_of(n)), manifest.to_json());
+        };
+        (0..strangers).for_each(|n| put(n, "elsewhere"));
+        (1000..1699).for_each(|n| put(n, "u1"));
+        let record = |n: i64| serde_json::json!({"key": key_of(n), "revision": n, "size": 1, "sha256": "", "time": begin.to_string()});
+        let records: Vec<_> = (1699 - 256..1699).map(record).collect();
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            json["status"] = serde_json::json!({"succeeded": true, "records": records});
+        });
+        bench.pass().unwrap();
+        assert!(bench.status().succeeded, "{}", bench.status().reason);
+        let keys = bench.world.keys();
+        let is_there = |n: i64| keys.contains(&key_of(n));
+        let own = (1000..1699).filter(|n| is_there(*n)).count() + 1;
+        assert_eq!((own, (0..strangers).filter(|n| is_there(*n)).count()), (left, strangers as usize), "{strangers}");
+        assert!((1100..1699).all(is_there), "{strangers}: the oldest go");
+        assert_eq!(keys.len(), 2 * (left + strangers as usize), "with their manifests");
+    }
 }
 
 #[test]
