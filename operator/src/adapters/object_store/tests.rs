@@ -332,3 +332,15 @@ async fn a_store_that_is_not_there_fails_soon_and_says_where_it_was_looked_for()
     let text = format!("{error:?}");
     assert!(text.contains("minio:9000"), "{text}");
 }
+
+#[test]
+fn what_of_the_environment_opens_a_bucket_is_told_by_name() {
+    let names = ["AWS_REGION", "AWS_SECRET_ACCESS_KEY", "AZURE_CLIENT_ID", "GOOGLE_APPLICATION_CREDENTIALS"];
+    let environment = names.map(|name| (name.to_owned(), "hush".to_owned())).into();
+    let stores = ObjectStores::new(Dialer::tcp(), environment);
+    assert_eq!(stores.own_settings(StorageKind::S3), ["AWS_REGION", "AWS_SECRET_ACCESS_KEY"]);
+    assert_eq!(stores.own_settings(StorageKind::Gcs), ["GOOGLE_APPLICATION_CREDENTIALS"]);
+    assert!(stores.own_settings(StorageKind::Oss).is_empty());
+    let given_by_the_platform = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
+    assert!(given_by_the_platform.own_settings(StorageKind::S3).is_empty());
+}

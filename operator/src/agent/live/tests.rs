@@ -101,27 +101,39 @@ async fn a_restored_member_starts_again_when_the_secret_of_the_store_is_gone() {
     assert!(said.ends_with("Already"), "{said}");
 }
 
+/// What comes of a store that answers so.
+async fn refused(scratch: &Scratch, status: &'static str, body: &'static str) -> Failure {
+    fs::create_dir_all(format!("{}/credentials", scratch.0)).unwrap();
+    let file = "[default]\naws_access_key_id = AKIAEXAMPLE\naws_secret_access_key = s3cr3t-example\n";
+    fs::write(format!("{}/credentials/credentials", scratch.0), file).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
+        while asked.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+        let length = body.len();
+        write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    });
+    let stores = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
+    let failure = run_fetch(&fetch_command(scratch, &endpoint), &stores).await.unwrap_err();
+    server.join().unwrap();
+    failure
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_gone_ends_with_the_code_that_the_operator_looks_for() {
+    let failure = refused(&Scratch::new("gone"), "404 Not Found", "<Error><Code>NoSuchKey</Code></Error>").await;
+    assert_eq!(i32::from(failure.code), SNAPSHOT_CHANGED_EXIT_CODE, "{}", failure.message);
+}
+
 /// Servers repeat access keys, signatures and session tokens in the bodies of their errors.
 #[tokio::test]
 async fn what_a_store_repeats_of_the_credentials_is_not_printed() {
     let scratch = Scratch::new("refused");
-    fs::create_dir_all(format!("{}/credentials", scratch.0)).unwrap();
-    let file = "[default]\naws_access_key_id = AKIAEXAMPLE\naws_secret_access_key = s3cr3t-example\n";
-    fs::write(format!("{}/credentials/credentials", scratch.0), file).unwrap();
     for body in ["signature MARKER of AKIAEXAMPLE", "<Error><Code>AccessDenied</Code><Token>MARKER</Token></Error>"] {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut asked = BufReader::new(stream.try_clone().unwrap()).lines();
-            while asked.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let length = body.len();
-            write!(stream, "HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
-                .unwrap();
-        });
-        let stores = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
-        let failure = run_fetch(&fetch_command(&scratch, &endpoint), &stores).await.unwrap_err();
-        server.join().unwrap();
+        let failure = refused(&scratch, "403 Forbidden", body).await;
+        assert_eq!(failure.code, 1);
         assert!(failure.message.contains("the store refused the credentials"), "{}", failure.message);
         assert!(!failure.message.contains("MARKER") && !failure.message.contains("AKIA"), "{}", failure.message);
     }
