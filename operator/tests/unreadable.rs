@@ -9,7 +9,7 @@ use etcd_operator::adapters::{connect, kube::KubeAdapter, tls};
 use etcd_operator::api::{GROUP, VERSION, schema};
 use etcd_operator::controller::{self, Options};
 use etcd_operator::leadership::Candidate;
-use etcd_operator::ports::{Controller, NoMeter, Ports, Scope};
+use etcd_operator::ports::{Controller, Kind, NoMeter, Ports, Scope};
 use etcd_operator::validate::Settings;
 use fake_k8s::http::{Shared, kubeconfig, serve};
 use fake_k8s::server::{Request, ResourceName, Server};
@@ -115,7 +115,7 @@ fn no_object_that_cannot_be_read_holds_up_another() {
         store(&mut server, "EtcdRestore", "of-nothing", &json!({"s3": {"path": "bucket/key", "awsSecret": "aws"}}));
         let shared = Shared::new(server);
         let ports = ports(&shared).await;
-        let clock = ports.clock.clone();
+        let (clock, kubernetes) = (ports.clock.clone(), ports.kubernetes.clone());
         let (mut commits, seen) = (shared.subscribe(), shared.clone());
         let all_seen = async move {
             while missing(&seen).is_some() {
@@ -127,5 +127,8 @@ fn no_object_that_cannot_be_read_holds_up_another() {
         };
         controller::run(ports, options(), Arc::new(NoMeter), stop).await;
         assert_eq!(missing(&shared), None);
+        let listed = kubernetes.list(Kind::EtcdRestore, &Scope::Namespace("default".into()), None).await;
+        let names: Vec<_> = listed.expect("a list").iter().map(|restore| restore.key().name).collect();
+        assert_eq!(names, ["of-nothing"], "what is being restored is known whatever else is stored");
     });
 }

@@ -19,6 +19,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+use crate::api::GROUP;
 use crate::ports::kubernetes::CALL_DEADLINE;
 use crate::ports::{Kind, Kubernetes, KubernetesError, Object, ObjectKey, Preconditions, Scope, WatchEvent};
 
@@ -105,7 +106,11 @@ impl Kubernetes for KubeAdapter {
             }
             let mut list = self.call(Method::GET, path, None).await?;
             for item in list["items"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-                objects.push(object(kind, item)?);
+                match object(kind, item) {
+                    Ok(object) => objects.push(object),
+                    Err(error) if kind.group() == GROUP => tracing::debug!(%error, "left out of a list"),
+                    Err(error) => return Err(error),
+                }
             }
             next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             if next.is_empty() {

@@ -116,8 +116,9 @@ pub trait Kubernetes: Send + Sync {
     /// A quorum read of one object; none when it does not exist.
     async fn get(&self, kind: Kind, key: &ObjectKey) -> Result<Option<Object>, KubernetesError>;
 
-    /// A quorum read of all objects of a kind, by label selector (`a=b,c=d`). One that cannot be read fails the whole list,
-    /// and is named: what is deleted is decided by such lists, and nothing may be missing from them.
+    /// A quorum read of all objects of a kind, by label selector (`a=b,c=d`). What cannot be read of our own kinds is left out,
+    /// as nobody acts on it, and the watch tells of it; of any other kind it fails the whole list: nothing is concluded from
+    /// half of the pods or volumes of a cluster.
     async fn list(&self, kind: Kind, scope: &Scope, selector: Option<&str>) -> Result<Vec<Object>, KubernetesError>;
 
     /// Creates; the answer is the object as stored.
