@@ -7,7 +7,7 @@
 use etcd_operator::adapters::clock::{SystemClock, SystemRandom};
 use etcd_operator::adapters::dial::Dialer;
 use etcd_operator::adapters::etcd::{EtcdAdapter, error::chain};
-use etcd_operator::adapters::object_store::{ENVIRONMENT_PREFIXES, ObjectStores};
+use etcd_operator::adapters::object_store::{ENVIRONMENT_PREFIXES, ObjectStores, PATIENCE_MAX};
 use etcd_operator::adapters::{connect, crds, kube::KubeAdapter, tls};
 use etcd_operator::api::schema::custom_resource_definitions;
 use etcd_operator::cli::{self, Action, Arguments};
@@ -16,7 +16,6 @@ use etcd_operator::{agent, controller, metrics::Metrics, own_pod, server, teleme
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -54,7 +53,7 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
     let ports = Ports {
         kubernetes: Arc::new(KubeAdapter::new(client)),
         etcd: Arc::new(EtcdAdapter::new(Dialer::tcp())),
-        stores: Arc::new(stores().with_patience(STORE_PATIENCE)),
+        stores: Arc::new(stores().with_patience(PATIENCE_MAX)),
         clock,
         random: Arc::new(SystemRandom),
     };
@@ -71,9 +70,6 @@ async fn operate(arguments: &Arguments) -> anyhow::Result<()> {
     tracing::info!("stopped");
     Ok(())
 }
-
-/// The most that an EtcdBackup's `timeoutInSecond` can ask of a store that stands still.
-const STORE_PATIENCE: Duration = Duration::from_mins(30);
 
 /// Object stores, with the platform's credentials from the environment.
 fn stores() -> ObjectStores {

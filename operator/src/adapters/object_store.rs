@@ -26,6 +26,9 @@ use crate::ports::{Credentials, StoreError, Stores};
 const RETRIES_MAX: usize = 2;
 /// No new attempt after this long.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
+/// For the operator: the most that an EtcdBackup's `timeoutInSecond` can ask of a store that stands still. What is shorter
+/// sees to itself.
+pub const PATIENCE_MAX: Duration = Duration::from_mins(30);
 /// Prefixes of the environment variables that tell of the platform's credentials.
 pub const ENVIRONMENT_PREFIXES: &[&str] = &["AWS_", "AZURE_", "GOOGLE_"];
 

@@ -201,9 +201,12 @@ mod tests {
                 oss: Some(OssStorage { path, endpoint: text, oss_secret: "s".to_owned() }),
                 ..Default::default()
             };
-            let fetched = ObjectLocation::from_source(StorageType::Oss, &source).unwrap();
+            let fetched = ObjectLocation::from_source(Some(StorageType::Oss), &source).unwrap();
             assert_eq!(fetched.bucket.endpoint.as_deref(), Some(oss));
-            assert_eq!(crate::backup::validate::location(StorageType::Oss, &source, false), Ok(fetched));
+            assert_eq!(
+                crate::backup::validate::location(("storageType", Some(StorageType::Oss)), &source, false),
+                Ok(fetched)
+            );
         }
     }
 }

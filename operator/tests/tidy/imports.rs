@@ -37,7 +37,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("recorder", &["api", "ports"]),
-    ("apply", &["api", "model", "ports", "plan", "recorder"]),
+    ("apply", &["api", "model", "build", "ports", "plan", "recorder"]),
     ("queue", &["api", "model", "ports"]),
     ("cache", &["api", "model", "ports"]),
     ("backup", &["api", "model", "ports", "recorder"]),

@@ -1,3 +1,5 @@
+//! Lines that break, again and again, while an object is read.
+
 use super::*;
 use crate::backup::tests::world::{Fault, Op, World, now};
 use futures::TryStreamExt;
