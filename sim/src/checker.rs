@@ -9,6 +9,9 @@ pub mod single_birth;
 pub mod volumes_kept;
 pub mod writes_survive;
 
+#[cfg(test)]
+pub(crate) mod fixture;
+
 use std::fmt;
 
 use crate::effect::Effect;
@@ -85,7 +88,7 @@ impl Checkers {
             Box::new(volumes_kept::VolumesKept),
             Box::new(writes_survive::WritesSurvive),
             Box::new(backups_restore::BackupsRestore),
-            Box::new(restore_is_safe::RestoreIsSafe),
+            Box::new(restore_is_safe::RestoreIsSafe::default()),
             Box::new(converged::NoWritesWhenConverged::default()),
         ])
     }

@@ -149,7 +149,7 @@ async fn drive(course: Course, trace: bool) -> Outcome {
 }
 
 /// The CRDs and the Secret that every scenario may use.
-fn install(world: &mut world::World) {
+pub fn install(world: &mut world::World) {
     let definitions = ResourceName::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
     let now = world.timestamp();
     for body in DEFINITIONS.iter() {
