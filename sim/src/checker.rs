@@ -69,7 +69,7 @@ pub trait Checker: Send {
         None
     }
 
-    /// The run is over, all is healed and converged.
+    /// The run is over, all is healed, and the world is converged or cannot be.
     fn end(&mut self, _world: &World) -> Option<String> {
         None
     }

@@ -154,6 +154,8 @@ pub struct Birth {
     pub new: bool,
     /// By a restore of a snapshot.
     pub restored: bool,
+    /// `--initial-cluster-token`.
+    pub token: String,
 }
 
 /// All of etcd.

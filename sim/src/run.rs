@@ -239,7 +239,8 @@ async fn settle(shared: &Shared, course: &Course) -> Result<(), Violation> {
     shared.enter().heal_all();
     shared.poke();
     if user::is_hopeless(&shared.enter()) {
-        return user::expect_honesty(shared).await;
+        user::expect_honesty(shared).await?;
+        return at_the_end(shared);
     }
     user::converge(shared, course.converge_within_seconds).await?;
     shared.enter().sometimes.converged();
@@ -255,6 +256,11 @@ async fn settle(shared: &Shared, course: &Course) -> Result<(), Violation> {
             return Err(Violation { invariant: "L1", severity: Severity::Liveness, what });
         }
     }
+    at_the_end(shared)
+}
+
+/// The last word of each checker.
+fn at_the_end(shared: &Shared) -> Result<(), Violation> {
     let mut world = shared.enter();
     let mut checkers = std::mem::take(&mut world.checkers);
     let verdict = checkers.end(&world);

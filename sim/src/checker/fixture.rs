@@ -19,6 +19,8 @@ use crate::world::{self, Blueprint, Shared, World};
 
 /// The name of the EtcdCluster and of its EtcdRestore.
 pub const CLUSTER: &str = "etcd";
+/// Its key.
+pub const OWNER: &str = "default/etcd";
 /// etcd's clock.
 const TICK: Millis = 250;
 /// By then members that were started together serve, and have for longer than the checkers forgive.
@@ -260,5 +262,13 @@ impl<'a> Fixture<'a> {
     /// What was violated so far.
     pub fn violation(&mut self) -> Option<String> {
         self.world.violation.take().map(|violation| violation.to_string())
+    }
+
+    /// What the checkers say at the end.
+    pub fn end(&mut self) -> Option<String> {
+        let mut checkers = std::mem::take(&mut self.world.checkers);
+        let verdict = checkers.end(self.world);
+        self.world.checkers = checkers;
+        verdict.map(|violation| violation.to_string())
     }
 }

@@ -208,6 +208,7 @@ impl Etcds {
             member: disk.member,
             new: true,
             restored: false,
+            token: launch.flags.token.clone(),
         });
         Ok(disk)
     }
@@ -250,8 +251,14 @@ impl Etcds {
             commit: 0,
             base: None,
         };
-        let pod = launch.pod.clone();
-        self.births.push(Birth { pod, cluster: disk.cluster, member: disk.member, new: false, restored: false });
+        self.births.push(Birth {
+            pod: launch.pod.clone(),
+            cluster: disk.cluster,
+            member: disk.member,
+            new: false,
+            restored: false,
+            token: launch.flags.token.clone(),
+        });
         Ok(disk)
     }
 
@@ -275,6 +282,7 @@ impl Etcds {
             member: disk.member,
             new: true,
             restored: true,
+            token: flags.token.clone(),
         });
         Ok(disk)
     }
