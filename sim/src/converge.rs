@@ -21,7 +21,8 @@ pub fn has_periodic_backups(world: &World) -> bool {
     backups.iter().any(|backup| is_periodic(backup))
 }
 
-fn is_periodic(backup: &Value) -> bool {
+/// Whether a backup runs at intervals.
+pub fn is_periodic(backup: &Value) -> bool {
     backup["spec"]["backupPolicy"]["backupIntervalInSecond"].as_i64().unwrap_or(0) > 0
 }
 
