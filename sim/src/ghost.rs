@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::effect::Effect;
 use crate::etcd::Birth;
 use crate::event::Millis;
+use crate::workload::Ledger;
 use crate::world::World;
 
 /// A write that a client was told is done.
@@ -35,8 +36,10 @@ pub struct Ghost {
     pub owner: BTreeMap<ClusterId, String>,
     /// Acknowledged writes by lineage and key: the last one.
     pub acknowledged: BTreeMap<(ClusterId, Vec<u8>), Acknowledged>,
-    /// Reads and lost writes that cannot be explained.
-    pub stale_read: Option<String>,
+    /// What the clients wrote and read.
+    pub ledger: Ledger,
+    /// The first read of each lineage that cannot be explained.
+    pub wrong_reads: BTreeMap<ClusterId, String>,
     /// When the operator last changed anything, and what.
     pub last_effect: Option<(Millis, String)>,
     /// Lineages that an EtcdCluster's status has named: the Service of its clients was open to them.

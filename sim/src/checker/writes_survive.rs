@@ -1,8 +1,9 @@
 //! S6: acknowledged writes survive as long as a quorum of disks does, members never apply different entries, and a
-//! linearizable read sees every write that was acknowledged before it.
+//! linearizable read sees every write that was acknowledged or read before it, and none that was refused or never sent.
 //!
-//! Each key has one writer that waits for its answer, so that the last acknowledged number says all. NOT verified: the
-//! order of concurrent writes of different clients.
+//! Each key has one writer that waits for its answer, so that the last number says all (see `Ledger`). What is asked of a
+//! lineage does not depend on what became of another one. NOT verified: the order of concurrent writes of different
+//! clients, and reads of a lineage that lost a quorum of its disks.
 
 use super::Checker;
 use crate::world::World;
@@ -20,7 +21,8 @@ impl Checker for WritesSurvive {
             let what = committed.diverged.as_ref()?;
             (!world.ghost.hopeless.contains(cluster)).then(|| format!("lineage {cluster} has split: {what}"))
         });
-        diverged.or_else(|| world.ghost.stale_read.clone().filter(|_| world.ghost.hopeless.is_empty()))
+        let mut wrong = world.ghost.wrong_reads.iter().filter(|(cluster, _)| !world.ghost.hopeless.contains(cluster));
+        diverged.or_else(|| wrong.next().map(|(_, what)| what.clone()))
     }
 
     fn end(&mut self, world: &World) -> Option<String> {
@@ -39,5 +41,29 @@ impl Checker for WritesSurvive {
                 )
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::in_world;
+
+    #[test]
+    fn a_lineage_that_is_lost_excuses_no_other() {
+        in_world(|world| {
+            let lineages = ["birth-1", "birth-2"];
+            for token in lineages {
+                world.form(token, 1);
+            }
+            for token in lineages {
+                let cluster = world.cluster(token);
+                world.world.ghost.wrong_reads.insert(cluster, format!("{token} answered wrongly"));
+            }
+            let lost = world.cluster("birth-1");
+            world.world.ghost.hopeless.insert(lost);
+            assert_eq!(world.violation(), None);
+            world.pass(250);
+            assert_eq!(world.violation().as_deref(), Some("S6 violated: birth-2 answered wrongly"));
+        });
     }
 }

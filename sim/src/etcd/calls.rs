@@ -177,7 +177,8 @@ impl Etcds {
     ) -> Result<Revision, EtcdError> {
         self.not_a_learner(id)?;
         self.propose(id, Op::Put { key: key.to_vec(), value: value.to_vec() }, now, network)?;
-        let leader = self.leader_of(id, network)?;
+        // It is committed, whoever leads by now.
+        let leader = self.leader_of(id, network).map_err(|_| timed_out(""))?;
         let state = &self.answering(leader)?.state;
         Ok(Revision(state.keys.get(key).map_or(state.revision, |entry| entry.mod_revision)))
     }
