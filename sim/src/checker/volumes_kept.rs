@@ -1,8 +1,10 @@
 //! S5: a volume claim is deleted only when its member is out of the committed membership, or its lineage never formed, or
 //! a restored lineage took over, or its lineage is an attempt that no client was let into (a seed of it lost
-//! its disk, say: the attempt is thrown away whole, and what it held is in the snapshot); and every delete carries the uid of the object that it means.
+//! its disk, say: the attempt is thrown away whole, and what it held is in the snapshot); and every delete carries a uid,
+//! which is that of the object that it hits.
 //!
-//! NOT verified: deletions by garbage collection after the EtcdCluster itself is gone.
+//! NOT verified: deletions by garbage collection after the EtcdCluster itself is gone; that the uid is the one that the plan
+//! looked at (what a plan read is not recorded: that a delete names it is for the tests of `apply`).
 
 use std::sync::Arc;
 
@@ -34,6 +36,10 @@ impl Checker for VolumesKept {
         if uid.is_empty() {
             return Some(format!("{kind} {key} is deleted without a uid precondition"));
         }
+        let hit = peek(world, &format!("{}s", kind.to_lowercase()), key);
+        if let Some(other) = hit.as_deref().and_then(|hit| hit["metadata"]["uid"].as_str()).filter(|hit| hit != uid) {
+            return Some(format!("{kind} {key} of uid {other} is deleted, and {uid} was meant"));
+        }
         if kind != "PersistentVolumeClaim" {
             return None;
         }
@@ -48,5 +54,26 @@ impl Checker for VolumesKept {
         needed.then(|| {
             format!("{key} holds the data of member {} of {}, which is in the membership", disk.member, disk.cluster)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::in_world;
+    use crate::effect::Effect;
+
+    #[test]
+    fn a_delete_names_the_uid_of_what_it_hits() {
+        in_world(|world| {
+            world.form("birth-1", 1);
+            let key = world.pods("birth-1")[0].clone();
+            let uid = world.object("Pod", key.split_once('/').unwrap().1)["metadata"]["uid"].clone();
+            let mut delete =
+                |uid: &str| world.effect(Effect::Delete { kind: "Pod".into(), key: key.clone(), uid: uid.to_owned() });
+            assert_eq!(delete(uid.as_str().unwrap()), None);
+            assert!(delete("").is_some_and(|what| what.contains("without a uid precondition")));
+            let what = delete("another").expect("it was made anew");
+            assert!(what.starts_with("S5") && what.contains("and another was meant"), "{what}");
+        });
     }
 }
