@@ -63,6 +63,13 @@ pub enum Effect {
         /// To whom.
         member: MemberId,
     },
+    /// An alarm is taken back.
+    Disarm {
+        /// Lineage.
+        cluster: ClusterId,
+        /// Whose alarm.
+        member: MemberId,
+    },
     /// An object is written to the store.
     StorePut {
         /// Bucket.
@@ -130,6 +137,7 @@ impl fmt::Display for Effect {
             Self::MemberPromote { member, .. } => write!(f, "member promote {member}"),
             Self::MemberRemove { member, .. } => write!(f, "member remove {member}"),
             Self::MoveLeader { member, .. } => write!(f, "move leader to {member}"),
+            Self::Disarm { member, .. } => write!(f, "disarm {member}"),
             Self::StorePut { bucket, key } => write!(f, "put {bucket}/{key}"),
             Self::StoreBegin { bucket, key } => write!(f, "begin upload {bucket}/{key}"),
             Self::StorePart { bucket, key } => write!(f, "part of {bucket}/{key}"),

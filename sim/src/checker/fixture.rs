@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use etcd_operator::model::ClusterId;
+use etcd_operator::ports::EtcdAccess;
 use fake_k8s::server::{Request, ResourceName};
 use serde_json::{Value, json};
 
@@ -178,6 +179,19 @@ impl<'a> Fixture<'a> {
     /// A process of a lineage.
     pub fn process(&self, token: &str) -> ProcessId {
         self.world.etcds.of_pod(&self.lineages[token].1[0]).unwrap().id
+    }
+
+    /// The pods of a lineage are ready and behind the client Service; its endpoint.
+    pub fn serve(&mut self, token: &str) -> EtcdAccess {
+        self.create(&json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("{CLUSTER}-client")},
+            "spec": {"selector": {"etcd_cluster": CLUSTER}, "ports": [{"port": 2379}]},
+        }));
+        for pod in self.pods(token) {
+            let name = pod.split_once('/').unwrap().1;
+            self.set_status("Pod", name, &json!({"conditions": [{"type": "Ready", "status": "True"}]}));
+        }
+        EtcdAccess { endpoints: vec![format!("http://{CLUSTER}-client.{NAMESPACE}.svc:2379")], tls: None }
     }
 
     /// Writes a key.

@@ -106,8 +106,13 @@ impl Etcd for SimEtcd {
         self.call(access, no_effect, |world, process| world.etcds.alarms(process, world.now, &world.network)).await
     }
 
-    async fn disarm(&self, access: &EtcdAccess, _: MemberId, _: Alarm) -> Result<(), EtcdError> {
-        self.call(access, no_effect, |world, process| world.etcds.disarm(process, world.now, &world.network)).await
+    async fn disarm(&self, access: &EtcdAccess, member: MemberId, _: Alarm) -> Result<(), EtcdError> {
+        self.call(
+            access,
+            |cluster| Some(Effect::Disarm { cluster, member }),
+            |world, process| world.etcds.disarm(process, world.now, &world.network),
+        )
+        .await
     }
 
     async fn member_add(&self, access: &EtcdAccess, peer_url: &str, learner: bool) -> Result<MemberId, EtcdError> {
@@ -172,5 +177,33 @@ impl Etcd for SimEtcd {
             chunks.push(Err(EtcdError::Unavailable { message: "stream reset".into() }));
         }
         Ok(futures::stream::iter(chunks).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::fixture::{Fixture, in_time};
+
+    #[test]
+    fn what_changes_an_etcd_is_an_effect_and_what_reads_is_none() {
+        in_time(|shared| async move {
+            let (access, member) = {
+                let mut world = shared.enter();
+                let mut fixture = Fixture::of(&mut world);
+                fixture.form("birth-1", 1);
+                (fixture.serve("birth-1"), MemberId(7))
+            };
+            let caller = Caller { shared: shared.clone(), place: Place::Operator, incarnation: 1 };
+            let etcd = SimEtcd(caller);
+            etcd.alarms(&access).await.unwrap();
+            assert_eq!(shared.enter().operator.effects, 0);
+            etcd.disarm(&access, member, Alarm::NoSpace).await.unwrap();
+            assert_eq!(shared.enter().operator.effects, 1);
+            shared.enter().quiet = true;
+            etcd.disarm(&access, member, Alarm::NoSpace).await.unwrap();
+            let violation = shared.enter().violation.clone().expect("the world is converged");
+            assert_eq!((violation.invariant, violation.what.contains("disarm")), ("S18", true));
+        });
     }
 }
