@@ -59,6 +59,7 @@ fn options() -> Options {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test's own file lies among temporary ones")]
 async fn ports(shared: &Shared) -> Ports {
     tls::install_crypto_provider();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -2,7 +2,7 @@
 //! does is the operator's own code.
 
 use etcd_operator::agent::command::Fetch;
-use etcd_operator::agent::fetch::fetch;
+use etcd_operator::agent::fetch::{SNAPSHOT_CHANGED_EXIT_CODE, fetch};
 use etcd_operator::ports::Credentials;
 
 use crate::etcd::VolumeId;
@@ -52,7 +52,7 @@ pub fn spawn(shared: &Shared, place: Place, job: Job) {
                 }
                 (0, String::new())
             }
-            Err(message) => (1, message),
+            Err((code, message)) => (code, message),
         };
         world.end(&job.pod, &job.container, job.attempt, (code, None), &message);
         drop(world);
@@ -60,8 +60,12 @@ pub fn spawn(shared: &Shared, place: Place, job: Job) {
     });
 }
 
-async fn work(caller: &Caller, job: &Job) -> Result<(), String> {
+/// The exit code and the last words of the agent, if it fails.
+async fn work(caller: &Caller, job: &Job) -> Result<(), (i32, String)> {
     let stores = SimStores(caller.clone());
     let credentials = |_: &str| Ok(job.credentials.clone());
-    fetch(&job.fetch, &stores, credentials, &job.files).await.map(drop).map_err(|error| error.to_string())
+    fetch(&job.fetch, &stores, credentials, &job.files).await.map(drop).map_err(|error| {
+        let code = if error.is_changed() { SNAPSHOT_CHANGED_EXIT_CODE } else { 1 };
+        (code, error.to_string())
+    })
 }
