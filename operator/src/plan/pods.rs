@@ -61,9 +61,11 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
     }
     // A member that never started joins with the list as it is now: one that a quorum confirmed, or, where it is this
     // member that the quorum waits for (one voter became two, below etcd 3.4), one that everybody with data holds.
-    // (A member that has data ignores the list.)
+    // One that has data ignores the list, and one with a volume had a pod: who is left of the members may not have heard
+    // yet that it started, and wait for a quorum that this very member is missing from.
     let all_answer = members.all.iter().filter(|other| other.has_started()).all(|other| other.status.is_some());
-    if !member.has_started() && !members.confirmed && !all_answer {
+    let may_have_data = member.has_started() || member.volume.is_some();
+    if !may_have_data && !members.confirmed && !all_answer {
         return;
     }
     let initial_cluster = members.all.iter().map(|other| {
@@ -78,7 +80,7 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
         initial_cluster: initial_cluster.collect(),
         state: InitialState::Existing,
         // The pod of a new member is made before its volume: a volume without a pod has had one.
-        expect_data: member.has_started() || member.volume.is_some(),
+        expect_data: may_have_data,
         restore: None,
     };
     let mut desired = storage::on_its_volume(&pass.desired, member.volume);

@@ -5,6 +5,7 @@ use crate::api::cluster::ClusterPhase;
 use crate::api::conditions::{self, ConditionStatus};
 use crate::model::{Alarm, MemberId, Observation};
 use crate::plan::plan;
+use crate::plan::tests::describe;
 use crate::plan::tests::world::World;
 use crate::status::status;
 
@@ -99,6 +100,27 @@ fn a_member_that_does_not_answer_is_replaced_after_its_time_and_not_before() {
     ",
     );
     assert!(!world.members().contains(&name));
+}
+
+#[test]
+fn a_new_member_comes_back_though_nobody_who_is_left_knows_that_it_had_started() {
+    let mut world = World::three();
+    let (joined, lost) = (world.follower(), world.leader());
+    world.cut.insert(lost);
+    world.kill_pod(&joined);
+    world.go_on();
+    let mut observed = world.observe();
+    // Its name was committed by those two alone.
+    let Observation::Known { value: list, .. } = &mut observed.etcd.membership_local else { panic!("one is left") };
+    for member in list.members.iter_mut().filter(|member| member.name == joined) {
+        (member.name, member.client_urls) = (String::new(), Vec::new());
+    }
+    assert_eq!(observed.etcd.membership.known(), None, "there is no quorum without it");
+    let steps: Vec<_> = plan(&world.desired, &observed, world.now).steps.iter().map(describe).collect();
+    assert!(steps.contains(&format!("create pod {joined} (existing, expects data)")), "{steps:?}");
+    observed.volumes.remove(&joined);
+    let steps: Vec<_> = plan(&world.desired, &observed, world.now).steps.iter().map(describe).collect();
+    assert!(!steps.iter().any(|step| step.contains(&joined)), "without a list it cannot join: {steps:?}");
 }
 
 #[test]
