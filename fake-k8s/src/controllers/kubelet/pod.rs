@@ -231,6 +231,10 @@ impl Pod {
     pub fn container_started(&mut self, context: &mut Context<'_>, name: &str, attempt: u32) {
         let (pod, now) = (self.object.clone(), context.now);
         let Some(container) = self.container(name) else { return };
+        // What ended at once may be told to have ended first.
+        if !container.is_active() && attempt < container.starts {
+            return;
+        }
         container.starts = attempt + 1;
         container.activity = Activity::Running { since: now };
         container.failed_at = None;

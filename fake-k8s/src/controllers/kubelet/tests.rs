@@ -215,6 +215,19 @@ fn init_containers_run_one_after_the_other_before_the_rest() {
 }
 
 #[test]
+fn a_start_that_is_told_after_the_end_is_no_start() {
+    let mut node = Node::new();
+    let containers = json!([{"name": "c", "image": "a:1"}]);
+    node.create_pod(json!({"initContainers": [{"name": "i", "image": "a:1"}], "containers": containers}));
+    let pod = node.running["i"].pod.clone();
+    node.exit("i", 0);
+    node.events.push(RuntimeEvent::Started { pod, container: "i".to_owned(), attempt: 0 });
+    node.settle();
+    assert_eq!(node.status()["initContainerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
+    assert_eq!(node.phase(), "Running");
+}
+
+#[test]
 fn a_failed_init_container_fails_a_pod_that_never_restarts() {
     let mut node = Node::new();
     node.create_pod(json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "a:1"}],
