@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
 use crate::api::cluster::{
-    ClusterPhase, EtcdClusterStatus, Lineage as LineageStatus, LineageTls, MembersStatus,
+    CalledOffRestore, ClusterPhase, EtcdClusterStatus, Lineage as LineageStatus, LineageTls, MembersStatus,
     RestorePhase as RestorePhaseStatus, RestoreProgress, UnreachableMember,
 };
 use crate::api::{labels, names};
@@ -117,6 +117,10 @@ pub fn status(
     status.legacy_log_index = plan.record.legacy_log_index.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
     status.lineage = plan.record.lineage.as_ref().map(lineage_status);
     status.restore = plan.record.restore.as_ref().map(restore_status);
+    status.called_off_restore = plan.record.called_off.as_ref().map(|(uid, attempt)| CalledOffRestore {
+        uid: uid.clone(),
+        attempt: i32::try_from(*attempt).unwrap_or(i32::MAX),
+    });
     let since = plan.record.unreachable_since.iter().take(MEMBERS_MAX);
     status.unreachable_since =
         since.map(|(member, since)| UnreachableMember { member: member.clone(), since: Time(*since) }).collect();
@@ -252,6 +256,7 @@ pub fn record_of(status: &EtcdClusterStatus) -> Result<Record, RecordError> {
     Ok(Record {
         lineage: status.lineage.as_ref().map(lineage_of).transpose()?,
         restore: restore.transpose()?,
+        called_off: status.called_off_restore.as_ref().map(called_off_of).transpose()?,
         unreachable_since: since.collect::<BTreeMap<_, _>>(),
         // The archived operator wrote one too; with what it did not write, no lineage, it decides nothing.
         version: status.current_version.parse().ok(),
@@ -264,9 +269,8 @@ fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, RecordError> {
         let id = u64::from_str_radix(text, 16);
         id.map(ClusterId).map_err(|_| RecordError::ClusterId { text: text.clone() })
     });
-    let attempt = u32::try_from(lineage.attempt).ok().filter(|attempt| *attempt > 0);
     Ok(Lineage {
-        attempt: attempt.ok_or(RecordError::Attempt { attempt: lineage.attempt })?,
+        attempt: attempt_of(lineage.attempt)?,
         token: lineage.token.clone(),
         seeds: lineage.seeds.clone(),
         formed: lineage.formed,
@@ -275,6 +279,14 @@ fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, RecordError> {
         restored_from: lineage.restored_from.clone(),
         tls: lineage.tls.as_ref().map(tls_of),
     })
+}
+
+fn called_off_of(restore: &CalledOffRestore) -> Result<(String, u32), RecordError> {
+    Ok((restore.uid.clone(), attempt_of(restore.attempt)?))
+}
+
+fn attempt_of(attempt: i32) -> Result<u32, RecordError> {
+    u32::try_from(attempt).ok().filter(|attempt| *attempt > 0).ok_or(RecordError::Attempt { attempt })
 }
 
 fn tls_of(tls: &LineageTls) -> Tls {

@@ -224,6 +224,9 @@ pub struct EtcdClusterStatus {
     /// The restore under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<RestoreProgress>,
+    /// The restore that was called off last, should it be wanted again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_off_restore: Option<CalledOffRestore>,
     /// Members that do not answer, with the moment of the first unanswered question.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
@@ -322,6 +325,16 @@ pub struct RestoreProgress {
     /// A seed found another object in the store than the one that was verified, or none: it is verified anew.
     #[serde(default, skip_serializing_if = "is_default")]
     pub snapshot_changed: bool,
+}
+
+/// A restore that was called off, and whose members are gone: their names and their token are not used a second time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CalledOffRestore {
+    /// uid of the EtcdRestore.
+    pub uid: String,
+    /// The attempt that it would begin with.
+    pub attempt: i32,
 }
 
 /// How far a new lineage is on its way to replace the old one.

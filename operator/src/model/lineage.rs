@@ -67,6 +67,8 @@ pub struct Record {
     pub lineage: Option<Lineage>,
     /// A restore under way.
     pub restore: Option<RestoreRecord>,
+    /// The EtcdRestore (by uid) that was called off last, and the attempt that it would begin with.
+    pub called_off: Option<(String, u32)>,
     /// Since when each member (by name) has not answered, while it should have.
     pub unreachable_since: BTreeMap<String, Timestamp>,
     /// The oldest version that a member of the formed cluster ran when all of its voters last answered: where the next

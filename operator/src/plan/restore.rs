@@ -24,7 +24,10 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let wanted = pass.desired.restore.clone().filter(|wanted| done.as_ref() != Some(&wanted.uid));
     let Some(record) = pass.record.restore.clone() else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
-        let lineage = formation::lineage(&pass.desired, &wanted.uid, 1, Some(wanted.uid.clone()));
+        // Nobody is born a second time under the token of members that are gone.
+        let called_off = pass.record.called_off.as_ref().filter(|(uid, _)| *uid == wanted.uid);
+        let attempt = called_off.map_or(1, |(_, attempt)| *attempt);
+        let lineage = formation::lineage(&pass.desired, &wanted.uid, attempt, Some(wanted.uid.clone()));
         let record = RestoreRecord {
             name: wanted.name.clone(),
             uid: wanted.uid.clone(),
@@ -259,6 +262,7 @@ fn call_off(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
     }
     let left = drop_attempts(pass, &record, PodDeletion::RestoreCancelled, VolumeDeletion::RestoreCancelled);
     if left == 0 {
+        pass.record.called_off = Some((record.uid, record.lineage.attempt));
         pass.record.restore = None;
         return ControlFlow::Continue(());
     }

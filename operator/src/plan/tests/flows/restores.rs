@@ -298,3 +298,20 @@ fn seeds_that_are_refused_do_not_keep_the_members_that_serve_from_coming_back() 
     world.run();
     assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("r"));
 }
+
+/// Called off because its snapshot is verified anew, say, and wanted again later: etcd tells clusters apart by their token.
+#[test]
+fn a_restore_that_is_wanted_again_after_it_was_called_off_begins_under_another_token() {
+    let mut world = World::three();
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        world.want_restore("r", 1_000_000);
+        world.run_passes(3);
+        tokens.push(world.record.restore.as_ref().expect("it is under way").lineage.token.clone());
+        world.desired.restore = None;
+        world.run();
+        assert!(world.record.restore.is_none());
+    }
+    tokens.dedup();
+    assert_eq!(tokens.len(), 3, "{tokens:?}");
+}
