@@ -17,7 +17,9 @@ use crate::api::labels::{
 use crate::build;
 use crate::model::{Desired, MemberId};
 use crate::plan::{Fence, Step};
-use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
+use crate::ports::{
+    EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, Object, ObjectKey, Ports, Preconditions, Typed,
+};
 
 /// Calls that advance a raft log at the same time: etcd writes several entries at once.
 const LOG_CALLS_AT_ONCE: usize = 16;
@@ -93,22 +95,24 @@ impl Applier<'_> {
                     ANNOTATION_IMAGE: image,
                     ANNOTATION_REPLACED_CONTAINER: container,
                 });
-                let patch = json!({
-                    "metadata": { "annotations": annotations },
-                    "spec": self.with_images(step, name, image, OF_ETCD).await?,
-                });
-                self.patch_pod(step, name, uid, resource_version, patch).await
+                let (spec, before) = self.with_images(step, name, image, OF_ETCD).await?;
+                let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+                let patched = self.patch_pod(step, name, uid, resource_version, patch).await?;
+                // Admission made the old images of it again: no kubelet will follow.
+                if images(&patched.to_json(), OF_ETCD) == before {
+                    let patch = json!({ "metadata": { "annotations": { ANNOTATION_REPLACED_CONTAINER: null } } });
+                    self.patch_pod(step, name, uid, patched.resource_version(), patch).await?;
+                }
+                Ok(())
             }
             Step::PatchAgent { name, uid, resource_version, image } => {
-                let patch = json!({
-                    "metadata": { "annotations": { ANNOTATION_AGENT_IMAGE: image } },
-                    "spec": self.with_images(step, name, image, OF_AGENT).await?,
-                });
-                self.patch_pod(step, name, uid, resource_version, patch).await
+                let (spec, _) = self.with_images(step, name, image, OF_AGENT).await?;
+                let patch = json!({ "metadata": { "annotations": { ANNOTATION_AGENT_IMAGE: image } }, "spec": spec });
+                self.patch_pod(step, name, uid, resource_version, patch).await.map(drop)
             }
             Step::LabelVoter { name, uid, resource_version } => {
                 let patch = json!({ "metadata": { "labels": { LABEL_ROLE: Role::Voter.as_str() } } });
-                self.patch_pod(step, name, uid, resource_version, patch).await
+                self.patch_pod(step, name, uid, resource_version, patch).await.map(drop)
             }
             Step::AddMember { peer_url, learner, endpoints, fence, .. } => {
                 let access = self.fenced(step, endpoints, fence).await?;
@@ -195,28 +199,29 @@ impl Applier<'_> {
         uid: &str,
         resource_version: &str,
         mut patch: serde_json::Value,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Object, ApplyError> {
         patch["metadata"]["uid"] = uid.into();
         patch["metadata"]["resourceVersion"] = resource_version.into();
         let patched = self.ports.kubernetes.merge_patch(Kind::Pod, &self.key(name), &patch).await;
-        patched.map(drop).map_err(|source| kubernetes_error(step, source))
+        patched.map_err(|source| kubernetes_error(step, source))
     }
 
     /// A JSON merge patch replaces lists whole, so the patch carries all containers as they are, with the image of some
     /// changed. The resourceVersion of the step makes sure that they still are so. An init container that is done keeps
-    /// no old image either: on a node that restarts it is needed again.
+    /// no old image either: on a node that restarts it is needed again. The second is the images that they have.
     async fn with_images(
         &self,
         step: &Step,
         name: &str,
         image: &str,
         changed: &[&str],
-    ) -> Result<serde_json::Value, ApplyError> {
+    ) -> Result<(serde_json::Value, Vec<serde_json::Value>), ApplyError> {
         let pod = self.ports.kubernetes.get(Kind::Pod, &self.key(name)).await;
         let pod = pod.map_err(|source| kubernetes_error(step, source))?.ok_or_else(|| {
             kubernetes_error(step, KubernetesError::NotFound { message: format!("pod {name} is gone") })
         })?;
         let (mut pod, mut spec) = (pod.to_json(), json!({}));
+        let before = images(&pod, changed);
         for list in ["containers", "initContainers"] {
             let mut containers = pod["spec"][list].take();
             let Some(all) = containers.as_array_mut() else { continue };
@@ -226,7 +231,7 @@ impl Applier<'_> {
             }
             spec[list] = containers;
         }
-        Ok(spec)
+        Ok((spec, before))
     }
 
     /// Access to the endpoints, once their member list has been seen to be the one that was planned against.
@@ -235,6 +240,13 @@ impl Applier<'_> {
         let membership = self.ports.etcd.members(&access, true).await.map_err(|source| etcd_error(step, source))?;
         if membership.fence() == *fence { Ok(access) } else { Err(ApplyError::Fenced { what: event::describe(step) }) }
     }
+}
+
+/// The images of these containers of a pod.
+fn images(pod: &serde_json::Value, of: &[&str]) -> Vec<serde_json::Value> {
+    let lists = ["containers", "initContainers"].into_iter().filter_map(|list| pod["spec"][list].as_array());
+    let theirs = lists.flatten().filter(|container| of.iter().any(|name| container["name"] == **name));
+    theirs.map(|container| container["image"].clone()).collect()
 }
 
 fn kubernetes_error(step: &Step, source: KubernetesError) -> ApplyError {

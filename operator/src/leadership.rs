@@ -154,7 +154,10 @@ impl LeaseFailure {
     fn refusal(&self, key: &ObjectKey) -> Option<String> {
         use KubernetesError::{Forbidden, Invalid, NotFound};
         let Self { verb, source } = self;
-        matches!(source, Forbidden { .. } | Invalid { .. } | NotFound { .. }).then(|| {
+        // A lease that was deleted since it was read is created at the next look.
+        let is_gone = *verb == "update" && matches!(source, NotFound { .. });
+        let is_refused = matches!(source, Forbidden { .. } | Invalid { .. } | NotFound { .. });
+        (is_refused && !is_gone).then(|| {
             format!(
                 "nothing is done without a lease, and this one cannot be had: {verb} of leases.coordination.k8s.io {key}: \
                  {source}; the role must allow get, create and update of leases.coordination.k8s.io in this namespace"

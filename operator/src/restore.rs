@@ -52,7 +52,7 @@ pub async fn reconcile(
     };
     let observed = observe(ports, &desired).await;
     let turn = Turn { previous: &previous, desired: &desired, now };
-    match plan(&desired, &previous, &observed, context.legacy_alive.as_deref()) {
+    match plan(&desired, &previous, &observed, context.legacy_alive.as_deref(), ports.clock.now()) {
         Plan::Done | Plan::Deleting => Ok(Next::ON_CHANGE),
         Plan::FailedBefore => {
             write(ports, key, &restore, turn.failed_before()).await?;

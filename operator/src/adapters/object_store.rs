@@ -257,7 +257,7 @@ impl Stores for ObjectStores {
 
     fn own_settings(&self, storage: StorageKind) -> Vec<String> {
         let is_read = |name: &&String| match storage {
-            StorageKind::S3 => name.starts_with("AWS_"),
+            StorageKind::S3 => AWS_VARIABLES.contains(&name.as_str()),
             StorageKind::Abs => name.starts_with("AZURE_"),
             StorageKind::Gcs => *name == "GOOGLE_APPLICATION_CREDENTIALS",
             StorageKind::Oss => false,

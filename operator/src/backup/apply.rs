@@ -82,7 +82,7 @@ impl RunError {
             Self::Open(StoreError::Location { .. }) => Reason::InvalidSpec,
             Self::Source(_) => Reason::NoEndpoint,
             Self::Transfer(TransferError::Source(_) | TransferError::TooLarge { .. }) => Reason::SnapshotFailed,
-            Self::Transfer(TransferError::Stalled { .. }) => Reason::TimedOut,
+            Self::Transfer(TransferError::Stalled { .. } | TransferError::SourceStalled { .. }) => Reason::TimedOut,
             Self::Transfer(TransferError::Integrity(_)) => Reason::SnapshotCorrupt,
             Self::Transfer(TransferError::Store(failure)) => store_reason(failure),
             Self::Lost { doubt, verify: VerifyError::Missing { .. } } => store_reason(doubt),
@@ -145,7 +145,10 @@ pub async fn run(
             match copy(ports, desired, &bucket, &source, (context.part_bytes, began), standing).await {
                 // Another member may do better; whatever the store said, it would say again.
                 Err(RunError::Transfer(
-                    error @ (TransferError::Source(_) | TransferError::Integrity(_) | TransferError::TooLarge { .. }),
+                    error @ (TransferError::Source(_)
+                    | TransferError::SourceStalled { .. }
+                    | TransferError::Integrity(_)
+                    | TransferError::TooLarge { .. }),
                 )) => {
                     let message = error.to_string();
                     failed_endpoints.push(FailedEndpoint { endpoint: source.endpoint.clone(), message });
@@ -179,7 +182,8 @@ async fn copy(
         Schedule::Every(_) => (periodic_key(path, source.status.revision, began), WriteMode::Create),
     };
     let chunks = deadline(ports.clock.as_ref(), desired.stall, ports.etcd.snapshot(&source.access));
-    let chunks = standing.hold(chunks).await?.map_err(|_| TransferError::Stalled { after: desired.stall, size: 0 })?;
+    let stalled = |_| TransferError::SourceStalled { after: desired.stall, size: 0 };
+    let chunks = standing.hold(chunks).await?.map_err(stalled)?;
     let chunks = chunks.map_err(TransferError::Source)?;
     let size_max = source.status.db_size.saturating_mul(GROWTH_FACTOR).saturating_add(GROWTH_MIN);
     let limits = Limits { part_bytes, size_max };

@@ -414,8 +414,25 @@ fn a_stream_that_stands_still_is_given_up_after_the_time_of_the_spec() {
     });
     bench.pass().unwrap();
     assert_eq!(bench.why(), "TimedOut");
-    let expected = "nothing moved for 7s (`backupPolicy.timeoutInSecond`) after 5000 bytes of the snapshot";
+    let expected = "the member's snapshot stood still for 7s (`backupPolicy.timeoutInSecond`) after 5000 bytes";
     assert_eq!(bench.status().reason, expected);
+}
+
+/// Its disk hangs, and it is asked first because it leads.
+#[test]
+fn a_member_whose_snapshot_stands_still_is_skipped_for_one_that_gives_it() {
+    let endpoints = "etcdEndpoints: ['http://a:2379']";
+    assert!(ONCE.contains(endpoints));
+    let bench = Bench::new(&ONCE.replace(endpoints, "etcdEndpoints: ['http://a:2379', 'http://b:2379']"));
+    bench.world.members.serve("http://b:2379", 2, 39, &snapshot(42));
+    bench.world.members.change("http://a:2379", |member: &mut Member| {
+        member.snapshot.truncate(1);
+        member.hangs = true;
+    });
+    bench.pass().unwrap();
+    assert_eq!(bench.records().len(), 1, "{}", bench.status().reason);
+    assert_eq!(bench.status().failed_endpoints.len(), 1);
+    assert_eq!(bench.records()[0].member_id, crate::model::MemberId(2).to_string());
 }
 
 #[test]

@@ -42,6 +42,14 @@ pub enum TransferError {
         /// Bytes that had come.
         size: u64,
     },
+    /// The member's snapshot stands still, and the store has all that came of it.
+    #[error("the member's snapshot stood still for {after:#} (`backupPolicy.timeoutInSecond`) after {size} bytes")]
+    SourceStalled {
+        /// The time that was given.
+        after: SignedDuration,
+        /// Bytes that had come.
+        size: u64,
+    },
     /// The stream does not end.
     #[error("the snapshot is larger than {limit} bytes, far more than the member's database")]
     TooLarge {
@@ -219,6 +227,7 @@ impl Source {
         key: &str,
     ) -> Result<Option<Bytes>, TransferError> {
         loop {
+            let (after, waits_for_store) = (bucket.stall(), !in_flight.is_empty());
             let moved = async {
                 if in_flight.is_empty() {
                     return Either::Left(self.chunks.next().await);
@@ -229,7 +238,10 @@ impl Source {
                 }
             };
             let size = self.integrity.size();
-            let stalled = |_| TransferError::Stalled { after: bucket.stall(), size };
+            let stalled = |_| match waits_for_store {
+                true => TransferError::Stalled { after, size },
+                false => TransferError::SourceStalled { after, size },
+            };
             match deadline(bucket.clock(), bucket.stall(), moved).await.map_err(stalled)? {
                 Either::Right(Some(Err(error))) => {
                     return Err(bucket.explain("writing a part of", key, &error).into());

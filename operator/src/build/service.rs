@@ -82,6 +82,16 @@ pub fn service_changed(actual: &Service, wanted: &Service) -> Service {
         spec.ports.clone_from(&shall.ports);
         spec.type_ = Some(shall.type_.clone().unwrap_or_else(|| "ClusterIP".to_owned()));
         spec.publish_not_ready_addresses = shall.publish_not_ready_addresses;
+        // The API server refuses these on a Service that is no load balancer.
+        spec.load_balancer_source_ranges = None;
+        spec.load_balancer_ip = None;
+        spec.load_balancer_class = None;
+        spec.allocate_load_balancer_node_ports = None;
+        spec.health_check_node_port = None;
+        spec.external_traffic_policy = None;
+    }
+    if let Some(annotations) = &mut changed.metadata.annotations {
+        annotations.remove("service.beta.kubernetes.io/load-balancer-source-ranges");
     }
     changed
 }

@@ -439,6 +439,7 @@ fn what_others_said_of_a_service_survives_our_change_of_it() {
     actual["spec"]["clusterIP"] = json!("10.0.0.1");
     actual["spec"]["type"] = json!("NodePort");
     actual["spec"]["ports"][0]["nodePort"] = json!(30000);
+    actual["spec"]["loadBalancerSourceRanges"] = json!(["10.0.0.0/8"]);
     let wanted = client_service(&desired, Some("new"));
     let changed = service_changed(&serde_json::from_value(actual.clone()).unwrap(), &wanted);
     assert!(service_as_built(&changed, &wanted));
@@ -446,5 +447,6 @@ fn what_others_said_of_a_service_survives_our_change_of_it() {
     actual["spec"]["selector"] = serde_json::to_value(&wanted).unwrap()["spec"]["selector"].clone();
     actual["spec"]["type"] = json!("ClusterIP");
     actual["spec"]["ports"][0].as_object_mut().unwrap().remove("nodePort");
+    actual["spec"].as_object_mut().unwrap().remove("loadBalancerSourceRanges");
     assert_eq!(changed, actual);
 }

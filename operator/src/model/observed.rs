@@ -62,6 +62,8 @@ pub struct PodObserved {
     pub ours: bool,
     /// `deletionTimestamp` is set.
     pub deleting: bool,
+    /// `deletionTimestamp`: when it shall be gone at the latest.
+    pub deleted_at: Option<Timestamp>,
     /// Phase Succeeded or Failed: it will never run again.
     pub terminal: bool,
     /// When it was created.
@@ -119,7 +121,7 @@ impl PodObserved {
     }
 
     /// The kubelet has not started the container with the image that was asked for last.
-    pub fn awaits_restart(&self) -> bool {
+    pub fn is_yet_to_restart(&self) -> bool {
         self.replaced_container.is_some() && self.replaced_container == self.container
     }
 

@@ -38,6 +38,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         labelled_voter: label(&pod.metadata, labels::LABEL_ROLE).as_deref() == Some(labels::Role::Voter.as_str()),
         ours: is_controlled_by(&pod.metadata, cluster_uid),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        deleted_at: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         terminal: matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")),
         created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
         node: spec.and_then(|spec| spec.node_name.clone()),
@@ -216,16 +217,16 @@ mod tests {
         let seen = read(&pod);
         assert_eq!(seen.image, "quay.io/coreos/etcd:v3.6.10");
         assert_eq!(seen.agent_image.as_deref(), Some("o:1"));
-        assert!(seen.awaits_restart());
+        assert!(seen.is_yet_to_restart());
         pod["status"]["containerStatuses"][0]["containerID"] = json!("containerd://2");
-        assert!(!read(&pod).awaits_restart());
+        assert!(!read(&pod).is_yet_to_restart());
         pod["metadata"]["annotations"] = json!({});
         let seen = read(&pod);
         assert_eq!(
             (seen.image.as_str(), seen.agent_image.as_deref()),
             ("mirror/etcd@sha256:0", Some("mirror/o@sha256:1"))
         );
-        assert!(!seen.awaits_restart());
+        assert!(!seen.is_yet_to_restart());
     }
 
     #[test]

@@ -74,9 +74,18 @@ fn why_kept(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Opti
 /// image that does not exist, a node selector that no node has, a flag that etcd does not know).
 ///
 /// A member that does not come up with what another one runs is on a broken node, and one that lacks our agent's image gets
-/// a newer one in its successor: those are replaced like all others, and so is one whose pod is gone or going.
+/// a newer one in its successor: those are replaced like all others, and so is one whose node is gone.
 fn is_first_of_its_kind(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
-    let Some(pod) = member.pod.filter(|pod| !pod.deleting && !pod.terminal) else { return false };
+    // A pod that is deleted comes back in a moment; one whose node is gone never is.
+    let is_gone = |pod: &PodObserved| {
+        let since = pod.deleted_at.map_or(pass.desired.replace_after, |at| pass.now.duration_since(at));
+        pod.deleting && since >= pass.desired.replace_after
+    };
+    // Where the volume is there is no node for it any more: that is not the spec's fault.
+    let is_parted = |pod: &PodObserved| {
+        pod.node.is_none() && pod.why_not_running.as_ref().is_some_and(|why| why.contains("volume node affinity"))
+    };
+    let Some(pod) = member.pod.filter(|pod| !pod.terminal && !is_gone(pod) && !is_parted(pod)) else { return false };
     // One that came up and stays up was made as it should be, whatever it suffers from now.
     let is_up = pod.running && pod.first_started_at.is_some();
     if is_up || rollout::is_outdated(pass, member) || pod.is_held_up_by(&[AGENT_CONTAINER, FETCH_CONTAINER]) {

@@ -124,7 +124,9 @@ pub(super) fn has_dead_agent(pod: &PodObserved, agent_image: &str) -> bool {
 fn is_roll_out_stopped(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> bool {
     let others = members.all.iter().filter(|other| other.name != member.name && !other.healthy);
     let as_wanted = others.filter(|other| !rollout::is_outdated(pass, other));
-    as_wanted.filter_map(|other| other.pod).any(|pod| !pod.running && pod.fails_to_start())
+    // Between two crashes it runs for a moment, or has just ended.
+    let crashes = |pod: &PodObserved| !pod.never_ran && pod.first_started_at.is_none();
+    as_wanted.filter_map(|other| other.pod).any(|pod| pod.fails_to_start() || crashes(pod))
 }
 
 /// What to do about a pod that does not run and never will as it is. It serves nobody, so no quorum rule is touched; its
@@ -171,7 +173,7 @@ fn repair_pod(
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),
         image,
-        container: pod.container.clone(),
+        container: pod.container.clone().filter(|_| !pod.is_yet_to_restart()),
         from: pod.image_version().to_owned(),
         version: pass.desired.version.clone(),
     })

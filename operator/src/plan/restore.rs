@@ -22,7 +22,11 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     // A restore that already is the cluster is done, whoever still asks for it: its tokens are those that serve.
     let done = pass.record.lineage.as_ref().and_then(|lineage| lineage.restored_from.clone());
     let wanted = pass.desired.restore.clone().filter(|wanted| done.as_ref() != Some(&wanted.uid));
-    let Some(record) = pass.record.restore.clone() else {
+    // Members that took over and died since cannot be waited for when another snapshot shall take their place.
+    let is_other = |record: &RestoreRecord| wanted.as_ref().is_some_and(|wanted| wanted.uid != record.uid);
+    let is_dead = pass.observed.etcd.quorum_read.known().is_none();
+    let given_up = |record: &RestoreRecord| record.phase == RestorePhase::Switched && is_dead && is_other(record);
+    let Some(record) = pass.record.restore.clone().filter(|record| !given_up(record)) else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
         // Nobody is born a second time under the token of members that are gone.
         let called_off = pass.record.called_off.as_ref().filter(|(uid, _)| *uid == wanted.uid);
@@ -264,7 +268,10 @@ fn call_off(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
     if left == 0 {
         pass.record.called_off = Some((record.uid, record.lineage.attempt));
         pass.record.restore = None;
-        return ControlFlow::Continue(());
+        // Without a cluster to go on with, it is decided anew whether one may be born: what is there may be a forgotten one.
+        return pass.stop_if(pass.record.lineage.is_none().then(|| Waiting::RestoredLineage {
+            why: "the restore was called off, and there was no cluster before it".to_owned(),
+        }));
     }
     pass.record.restore = Some(record);
     pass.wait(Waiting::RestoredLineage { why: "the restore was called off, its members are removed".to_owned() });

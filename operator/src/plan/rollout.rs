@@ -61,7 +61,8 @@ pub(super) fn roll(pass: &mut Pass<'_>, members: &Members<'_>, safety: &Safety) 
             uid: pod.uid.clone(),
             resource_version: pod.resource_version.clone(),
             image: pass.desired.image(),
-            container: pod.container.clone(),
+            // (Taken back before the kubelet had followed, it is what still runs.)
+            container: pod.container.clone().filter(|_| !pod.is_yet_to_restart()),
             from: pod.image_version().to_owned(),
             version: pass.desired.version.clone(),
         }
@@ -87,7 +88,7 @@ fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> 
     if member.healthy && !member.stays {
         return Some("its pod is being deleted".to_owned());
     }
-    if member.pod.is_some_and(PodObserved::awaits_restart) {
+    if member.pod.is_some_and(PodObserved::is_yet_to_restart) {
         return Some("its container was not started anew yet".to_owned());
     }
     let status = member.status.filter(|_| member.healthy);

@@ -3,7 +3,7 @@
 //! This pipeline only reads the snapshot and says whether it is good. The EtcdCluster's plan carries the restore out and
 //! records how far it is; here that record is followed. So whatever is wrong with the snapshot, the cluster is untouched.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 
 use super::observe::Observed;
@@ -143,6 +143,15 @@ fn has_changed(status: &EtcdRestoreStatus, cluster: &EtcdClusterStatus) -> bool 
     cluster.restore.as_ref().filter(is_of_it).is_some_and(|restore| restore.snapshot_changed)
 }
 
+/// How long what was verified is not verified anew.
+const VERIFY_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// Whether the snapshot was verified a moment ago.
+fn is_fresh(status: &EtcdRestoreStatus, now: Timestamp) -> bool {
+    let verified = status.snapshot.as_ref().and_then(|snapshot| snapshot.verified_time.as_ref());
+    verified.is_some_and(|verified| now.duration_since(verified.0) < VERIFY_AGAIN_AFTER)
+}
+
 fn progress(desired: &Desired, cluster: &EtcdClusterStatus) -> Option<Progress> {
     if let Some(restore) = &cluster.restore {
         return Some(if restore.uid == desired.uid { Progress::Phase(restore.phase) } else { Progress::Other });
@@ -152,7 +161,13 @@ fn progress(desired: &Desired, cluster: &EtcdClusterStatus) -> Option<Progress> 
 }
 
 /// Decides. `legacy` names a lock of the archived restore operator that is fresh.
-pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, legacy: Option<&str>) -> Plan {
+pub fn plan(
+    desired: &Desired,
+    status: &EtcdRestoreStatus,
+    observed: &Observed,
+    legacy: Option<&str>,
+    now: Timestamp,
+) -> Plan {
     if desired.deleting {
         return Plan::Deleting;
     }
@@ -184,13 +199,21 @@ pub fn plan(desired: &Desired, status: &EtcdRestoreStatus, observed: &Observed, 
         Some(progress @ Progress::Phase(RestorePhase::Confirmed | RestorePhase::Switched)) => {
             return Plan::Follow(progress, cluster.reason);
         }
-        // Whatever was verified: nobody could fetch it.
-        Some(_) if !observed.own_settings.is_empty() => {
+        // Nobody could fetch what would be verified. (What members were given before may be with them by now.)
+        Some(progress)
+            if !observed.own_settings.is_empty()
+                && (progress, verified) != (Progress::Phase(RestorePhase::Starting), true) =>
+        {
             let (field, settings) = (secret_field(desired.location.bucket.storage), observed.own_settings.clone());
             return Plan::Wait(Waiting::OwnSettings { field, settings });
         }
         // What its members were given is in the store no more: what is there now is looked at, like another spec.
-        Some(Progress::Phase(RestorePhase::Starting)) if verified && has_changed(status, &cluster) => {}
+        // (Not at once, should the members see another store than the operator: it would be read again and again.)
+        Some(progress @ Progress::Phase(RestorePhase::Starting)) if verified && has_changed(status, &cluster) => {
+            if is_fresh(status, now) {
+                return Plan::Follow(progress, cluster.reason);
+            }
+        }
         Some(progress) if verified => return Plan::Follow(progress, cluster.reason),
         // A spec that was changed is looked at anew; what members began with the old one is called off by that.
         Some(_) => {}

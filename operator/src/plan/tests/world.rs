@@ -629,6 +629,7 @@ impl World {
             labelled_voter: label(labels::LABEL_ROLE).as_deref() == Some("voter"),
             ours: true,
             deleting: false,
+            deleted_at: None,
             terminal: false,
             created_at: self.now,
             node: None,

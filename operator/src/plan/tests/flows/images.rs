@@ -174,10 +174,10 @@ fn the_next_member_waits_until_the_kubelet_has_followed() {
     world.desired.repository = "mirror/etcd".into();
     for _ in 0..40 {
         world.run_passes(1);
-        let waited_for = world.pods.values().filter(|pod| pod.seen.awaits_restart()).count();
+        let waited_for = world.pods.values().filter(|pod| pod.seen.is_yet_to_restart()).count();
         assert!(waited_for <= 1, "{}", world.readable());
     }
     world.run();
     assert_eq!((world.members(), is_ready(&world)), (members, true));
-    assert!(world.pods.values().all(|pod| pod.seen.image.starts_with("mirror/") && !pod.seen.awaits_restart()));
+    assert!(world.pods.values().all(|pod| pod.seen.image.starts_with("mirror/") && !pod.seen.is_yet_to_restart()));
 }

@@ -315,3 +315,36 @@ fn a_restore_that_is_wanted_again_after_it_was_called_off_begins_under_another_t
     tokens.dedup();
     assert_eq!(tokens.len(), 3, "{tokens:?}");
 }
+
+/// Its old volumes are ours, under the token that an empty cluster would be born with: it would delete them.
+#[test]
+fn a_restore_of_a_forgotten_cluster_that_is_called_off_leaves_it_forgotten() {
+    let mut world = World::three();
+    let old: Vec<_> = world.volumes.keys().cloned().collect();
+    (world.record, world.status) = Default::default();
+    world.want_restore("r", 1_000_000);
+    world.run_passes(3);
+    world.desired.restore = None;
+    world.run_passes(10);
+    assert!(world.record.lineage.is_none(), "{}", world.readable());
+    assert!(old.iter().all(|name| world.volumes.contains_key(name)), "{}", world.readable());
+    assert!(world.status.reason.contains("status records no cluster"), "{}", world.status.reason);
+}
+
+/// Something of the old members may stay for ever, and nobody else could take the place of the new ones.
+#[test]
+fn restored_members_that_died_before_all_old_ones_were_gone_can_be_restored_again() {
+    let mut world = World::three();
+    world.want_restore("r", 100);
+    while world.record.restore.as_ref().is_none_or(|restore| restore.phase != RestorePhase::Switched) {
+        world.run_passes(1);
+    }
+    for name in world.members() {
+        world.lose_volume(&name);
+    }
+    world.run_passes(3);
+    world.want_restore("s", 100);
+    world.run();
+    assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("s"));
+    assert!(is_ready(&world));
+}

@@ -238,3 +238,25 @@ fn a_stopped_roll_out_takes_nobody_along_whose_container_only_starts_again() {
         assert_eq!((world.members(), is_ready(&world)), (members, true), "template {template}");
     }
 }
+
+/// It has been silent for long, and is kept; that its pod is deleted by a drain makes it no worse.
+#[test]
+fn a_member_that_is_kept_is_kept_when_its_pod_is_deleted() {
+    let mut world = World::three();
+    let members = world.members();
+    world.want_other_template();
+    world.crashing_templates.insert(crate::build::template_hash(&world.desired));
+    world.run_passes(3);
+    world.wait(60);
+    world.run_passes(2);
+    let stopped = world.pods.values().find(|pod| !pod.seen.running).expect("it cannot start").seen.name.clone();
+    world.evict(&stopped);
+    world.run_passes(2);
+    world.kill_pod(&stopped);
+    world.run_passes(3);
+    assert_eq!(world.members(), members);
+    world.evict(&stopped);
+    world.wait(6);
+    world.run_passes(1);
+    assert!(!world.members().contains(&stopped), "its node is gone");
+}

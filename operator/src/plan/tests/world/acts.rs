@@ -101,7 +101,8 @@ impl World {
 
     /// Somebody deletes the pod; its kubelet has not stopped it yet.
     pub(crate) fn evict(&mut self, name: &str) {
-        self.pods.get_mut(name).expect("it runs").seen.deleting = true;
+        let seen = &mut self.pods.get_mut(name).expect("it runs").seen;
+        (seen.deleting, seen.deleted_at) = (true, Some(self.now));
     }
 
     pub(crate) fn end_pod(&mut self, name: &str) {
