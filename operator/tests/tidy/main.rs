@@ -117,3 +117,27 @@ fn the_shipped_binary_links_no_simulator() {
     let wrong = crates::linked_simulators(&tree);
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// Criterion leaves its output beside the package that it ran in.
+#[test]
+fn what_programs_leave_behind_is_not_part_of_the_repository() {
+    let listed = std::process::Command::new("git").arg("ls-files").current_dir(sources::root()).output();
+    let listed = listed.expect("git is there: it brought this tree");
+    let files = String::from_utf8(listed.stdout).expect("paths are text");
+    assert!(listed.status.success() && files.lines().any(|file| file == "Cargo.toml"), "{files}");
+    let left: Vec<_> = files.lines().filter(|file| is_left_behind(file)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn is_left_behind(file: &str) -> bool {
+    let folder = file.split('/').any(|part| ["target", "node_modules", "__pycache__"].contains(&part));
+    folder || [".snap.new", ".orig", ".rej", ".log"].iter().any(|ending| file.ends_with(ending))
+}
+
+#[test]
+fn output_of_a_program_is_known_by_its_place() {
+    for file in ["benches/target/criterion/plan/new/estimates.json", "operator/tests/golden/a.snap.new", "a/b.orig"] {
+        assert!(is_left_behind(file), "{file}");
+    }
+    assert!(!is_left_behind("sim/src/targets.rs"));
+}
