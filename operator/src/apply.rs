@@ -12,14 +12,13 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use crate::api::labels::{
-    ANNOTATION_AGENT_IMAGE, ANNOTATION_ETCD_VERSION, ANNOTATION_IMAGE, ANNOTATION_REPLACED_CONTAINER, LABEL_ROLE, Role,
+    ANNOTATION_AGENT_IMAGE, ANNOTATION_ETCD_VERSION, ANNOTATION_IMAGE, ANNOTATION_REPLACED_CONTAINER,
+    ANNOTATION_REPLACED_IMAGE, LABEL_ROLE, Role,
 };
 use crate::build;
 use crate::model::{Desired, MemberId};
 use crate::plan::{Fence, Step};
-use crate::ports::{
-    EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, Object, ObjectKey, Ports, Preconditions, Typed,
-};
+use crate::ports::{EtcdAccess, EtcdError, EtcdTls, Kind, KubernetesError, ObjectKey, Ports, Preconditions, Typed};
 
 /// Calls that advance a raft log at the same time: etcd writes several entries at once.
 const LOG_CALLS_AT_ONCE: usize = 16;
@@ -78,9 +77,9 @@ impl Applier<'_> {
             Step::CreateService(service) => self.create(step, service.as_ref().clone()).await,
             Step::CreateVolume(volume) => self.create(step, volume.as_ref().clone()).await,
             Step::CreatePod(pod) => self.create(step, pod.as_ref().clone()).await,
-            Step::ReplaceService(service) => {
-                let replaced = self.replace_service(service).await;
-                replaced.map_err(|source| kubernetes_error(step, source))
+            Step::UpdateService(service) => {
+                let updated = self.update_service(service).await;
+                updated.map_err(|source| kubernetes_error(step, source))
             }
             Step::DeletePod { name, uid, resource_version, .. } => {
                 self.delete(step, Kind::Pod, name, uid, resource_version).await
@@ -89,30 +88,25 @@ impl Applier<'_> {
                 self.delete(step, Kind::PersistentVolumeClaim, name, uid, resource_version).await
             }
             Step::PatchImage { name, uid, resource_version, image, container, version, .. } => {
+                let (spec, before) = self.with_images(step, name, image, OF_ETCD).await?;
                 // (A null takes an annotation away.)
                 let annotations = json!({
                     ANNOTATION_ETCD_VERSION: version.to_string(),
                     ANNOTATION_IMAGE: image,
                     ANNOTATION_REPLACED_CONTAINER: container,
+                    ANNOTATION_REPLACED_IMAGE: before.filter(|_| container.is_some()),
                 });
-                let (spec, before) = self.with_images(step, name, image, OF_ETCD).await?;
                 let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
-                let patched = self.patch_pod(step, name, uid, resource_version, patch).await?;
-                // Admission made the old images of it again: no kubelet will follow.
-                if images(&patched.to_json(), OF_ETCD) == before {
-                    let patch = json!({ "metadata": { "annotations": { ANNOTATION_REPLACED_CONTAINER: null } } });
-                    self.patch_pod(step, name, uid, patched.resource_version(), patch).await?;
-                }
-                Ok(())
+                self.patch_pod(step, name, uid, resource_version, patch).await
             }
             Step::PatchAgent { name, uid, resource_version, image } => {
                 let (spec, _) = self.with_images(step, name, image, OF_AGENT).await?;
                 let patch = json!({ "metadata": { "annotations": { ANNOTATION_AGENT_IMAGE: image } }, "spec": spec });
-                self.patch_pod(step, name, uid, resource_version, patch).await.map(drop)
+                self.patch_pod(step, name, uid, resource_version, patch).await
             }
             Step::LabelVoter { name, uid, resource_version } => {
                 let patch = json!({ "metadata": { "labels": { LABEL_ROLE: Role::Voter.as_str() } } });
-                self.patch_pod(step, name, uid, resource_version, patch).await.map(drop)
+                self.patch_pod(step, name, uid, resource_version, patch).await
             }
             Step::AddMember { peer_url, learner, endpoints, fence, .. } => {
                 let access = self.fenced(step, endpoints, fence).await?;
@@ -127,7 +121,7 @@ impl Applier<'_> {
                 let access = self.fenced(step, endpoints, fence).await?;
                 self.ports.etcd.member_remove(&access, *id).await.map_err(|source| etcd_error(step, source))
             }
-            Step::Disarm { member, alarm, endpoints } => {
+            Step::Disarm { member, alarm, endpoints, .. } => {
                 let access = self.access(endpoints);
                 self.ports.etcd.disarm(&access, *member, *alarm).await.map_err(|source| etcd_error(step, source))
             }
@@ -163,7 +157,7 @@ impl Applier<'_> {
     }
 
     /// Writes over what was planned against, and only over our part of it.
-    async fn replace_service(&self, wanted: &Service) -> Result<(), KubernetesError> {
+    async fn update_service(&self, wanted: &Service) -> Result<(), KubernetesError> {
         let key = self.key(wanted.metadata.name.as_deref().unwrap_or_default());
         let actual = self.ports.kubernetes.get_typed::<Service>(&key).await?;
         let actual = actual.ok_or_else(|| KubernetesError::NotFound { message: format!("Service {key} is gone") })?;
@@ -199,35 +193,36 @@ impl Applier<'_> {
         uid: &str,
         resource_version: &str,
         mut patch: serde_json::Value,
-    ) -> Result<Object, ApplyError> {
+    ) -> Result<(), ApplyError> {
         patch["metadata"]["uid"] = uid.into();
         patch["metadata"]["resourceVersion"] = resource_version.into();
         let patched = self.ports.kubernetes.merge_patch(Kind::Pod, &self.key(name), &patch).await;
-        patched.map_err(|source| kubernetes_error(step, source))
+        patched.map(drop).map_err(|source| kubernetes_error(step, source))
     }
 
     /// A JSON merge patch replaces lists whole, so the patch carries all containers as they are, with the image of some
     /// changed. The resourceVersion of the step makes sure that they still are so. An init container that is done keeps
-    /// no old image either: on a node that restarts it is needed again. The second is the images that they have.
+    /// no old image either: on a node that restarts it is needed again. The second is the image that the first of them in
+    /// the pod has.
     async fn with_images(
         &self,
         step: &Step,
         name: &str,
         image: &str,
         changed: &[&str],
-    ) -> Result<(serde_json::Value, Vec<serde_json::Value>), ApplyError> {
+    ) -> Result<(serde_json::Value, Option<serde_json::Value>), ApplyError> {
         let pod = self.ports.kubernetes.get(Kind::Pod, &self.key(name)).await;
         let pod = pod.map_err(|source| kubernetes_error(step, source))?.ok_or_else(|| {
             kubernetes_error(step, KubernetesError::NotFound { message: format!("pod {name} is gone") })
         })?;
-        let (mut pod, mut spec) = (pod.to_json(), json!({}));
-        let before = images(&pod, changed);
+        let (mut pod, mut spec, mut before) = (pod.to_json(), json!({}), None);
         for list in ["containers", "initContainers"] {
             let mut containers = pod["spec"][list].take();
             let Some(all) = containers.as_array_mut() else { continue };
             let is_changed = |container: &serde_json::Value| changed.iter().any(|name| container["name"] == **name);
             for container in all.iter_mut().filter(|container| is_changed(container)) {
-                container["image"] = image.into();
+                let replaced = std::mem::replace(&mut container["image"], image.into());
+                before.get_or_insert(replaced);
             }
             spec[list] = containers;
         }
@@ -240,13 +235,6 @@ impl Applier<'_> {
         let membership = self.ports.etcd.members(&access, true).await.map_err(|source| etcd_error(step, source))?;
         if membership.fence() == *fence { Ok(access) } else { Err(ApplyError::Fenced { what: event::describe(step) }) }
     }
-}
-
-/// The images of these containers of a pod.
-fn images(pod: &serde_json::Value, of: &[&str]) -> Vec<serde_json::Value> {
-    let lists = ["containers", "initContainers"].into_iter().filter_map(|list| pod["spec"][list].as_array());
-    let theirs = lists.flatten().filter(|container| of.iter().any(|name| container["name"] == **name));
-    theirs.map(|container| container["image"].clone()).collect()
 }
 
 fn kubernetes_error(step: &Step, source: KubernetesError) -> ApplyError {

@@ -83,6 +83,7 @@ pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, f
     let mut refusal = None;
     // A lock that could not be read yet is not one that is not there.
     let mut known = None;
+    let mut unread = None;
     loop {
         match legacy_lock(&ports, &candidate, controller, &mut legacy).await {
             Ok(lock) => {
@@ -91,9 +92,14 @@ pub async fn elect(ports: Ports, candidate: Candidate, controller: Controller, f
                     tracing::warn!(%lock, "the archived operator is alive; doing nothing until its lock expires");
                 }
                 fence.set_legacy_lock(lock.clone());
-                known = Some(lock);
+                (known, unread) = (Some(lock), None);
             }
-            Err(error) => tracing::warn!(%error, "the archived operator's lock cannot be read"),
+            Err(error) => {
+                if unread.as_ref() != Some(&error) {
+                    tracing::warn!(%error, "the archived operator's lock cannot be read");
+                }
+                unread = Some(error);
+            }
         }
         if known.is_none() {
             ports.clock.sleep(RETRY_PERIOD).await;

@@ -34,7 +34,7 @@ pub(crate) use members::{Member, Members};
 use pass::Pass;
 pub use reason::{Unsafe, Waiting};
 pub use safety::Safety;
-pub use step::{Fence, MemberRemoval, PodDeletion, Step, VolumeDeletion};
+pub use step::{DisarmReason, Fence, MemberRemoval, PodDeletion, Step, VolumeDeletion};
 
 /// What one pass decided.
 #[derive(Clone, Debug, PartialEq)]

@@ -133,7 +133,7 @@ fn phase(facts: &Facts<'_>) -> ClusterPhase {
         Unsafe::AllDataLost | Unsafe::FormationLost { .. } | Unsafe::ForgottenCluster { .. } => true,
         Unsafe::Spec { .. } | Unsafe::ForeignObject { .. } => !facts.formed,
         Unsafe::QuorumLost { needed, data_lost, .. } => facts.votes.voters.saturating_sub(data_lost.len()) < *needed,
-        Unsafe::CorruptSomewhere
+        Unsafe::CorruptSomewhere { .. }
         | Unsafe::WouldLoseQuorum { .. }
         | Unsafe::MembershipUnknown { .. }
         | Unsafe::Version { .. } => false,

@@ -13,6 +13,7 @@ use etcd_client::{
 };
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use jiff::SignedDuration;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ use self::error::{classify, not_connected, unanswered};
 use super::dial::Dialer;
 use super::tls::etcd_client_config;
 use crate::model::{Alarm, ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
-use crate::ports::etcd::CALL_DEADLINE;
+use crate::ports::etcd::{CALL_DEADLINE, HASH_DEADLINE};
 use crate::ports::{Etcd, EtcdAccess, EtcdError};
 
 /// How long one endpoint may take to be connected to, when there are others.
@@ -86,7 +87,6 @@ impl EtcdAdapter {
     }
 
     /// Makes one call: at the first endpoint that takes it, all within [`CALL_DEADLINE`].
-    #[expect(clippy::disallowed_methods, reason = "an adapter: the deadline of a real call")]
     async fn call<T, F>(
         &self,
         access: &EtcdAccess,
@@ -97,14 +97,30 @@ impl EtcdAdapter {
         T: Send,
         F: Future<Output = Result<T, EtcdError>> + Send,
     {
-        let deadline = Instant::now() + Duration::try_from(CALL_DEADLINE).expect("a positive constant");
+        self.call_within(CALL_DEADLINE, access, effect, call).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "an adapter: the deadline of a real call")]
+    async fn call_within<T, F>(
+        &self,
+        time: SignedDuration,
+        access: &EtcdAccess,
+        effect: Effect,
+        call: impl Fn(Client) -> F + Send + Sync,
+    ) -> Result<T, EtcdError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, EtcdError>> + Send,
+    {
+        let duration = |time: SignedDuration| Duration::try_from(time).expect("a positive constant");
+        let deadline = Instant::now() + duration(time);
         let mut failures = Vec::new();
         for (tried, endpoint) in access.endpoints.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             // A read that hangs at one endpoint must leave time for the others; a write is sent once.
             let others = u32::try_from(access.endpoints.len() - tried - 1).unwrap_or(u32::MAX);
             let share = left / others.saturating_add(1);
-            let connect = if others == 0 { left } else { share.min(CONNECT_TIMEOUT) };
+            let connect = if others == 0 { left.min(duration(CALL_DEADLINE)) } else { share.min(CONNECT_TIMEOUT) };
             let silent = || format!("{endpoint}: no connection within {connect:?}");
             let connected = tokio::time::timeout(connect, self.connect(endpoint, access)).await;
             let answer = match connected.unwrap_or_else(|_| Err(EtcdError::Unavailable { message: silent() })) {
@@ -226,7 +242,7 @@ impl Etcd for EtcdAdapter {
     }
 
     async fn hash_kv(&self, access: &EtcdAccess, revision: Revision) -> Result<(u32, Revision), EtcdError> {
-        self.call(access, Effect::Read, |mut client| async move {
+        self.call_within(HASH_DEADLINE, access, Effect::Read, |mut client| async move {
             let answer = client.hash_kv(revision.0).await.map_err(|error| classify(&error, Effect::Read))?;
             // Below 3.6 the answer does not say of which revision it is: of the one asked for, or of the newest.
             let hashed = match (answer.hash_revision(), revision.0) {

@@ -42,6 +42,9 @@ pub const ANNOTATION_AGENT_IMAGE: &str = "etcd.database.coreos.com/agent-image";
 /// Annotation with the id of the container that ran when another image was asked for: the kubelet has not followed while it
 /// still runs.
 pub const ANNOTATION_REPLACED_CONTAINER: &str = "etcd.database.coreos.com/replaced-container";
+/// Annotation with the image that the spec had then. While it still has it, admission has made the old one of the new, and
+/// no kubelet will follow.
+pub const ANNOTATION_REPLACED_IMAGE: &str = "etcd.database.coreos.com/replaced-image";
 /// Annotation with the version of etcd that a pod was made for.
 pub const ANNOTATION_ETCD_VERSION: &str = "etcd.version";
 

@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::api::labels;
-use crate::plan::{MemberRemoval, PodDeletion, Step, VolumeDeletion};
+use crate::plan::{DisarmReason, MemberRemoval, PodDeletion, Step, VolumeDeletion};
 use crate::recorder::News;
 
 /// A step in words.
 pub fn describe(step: &Step) -> String {
     match step {
         Step::CreateService(service) => format!("create Service {}", service.name_any()),
-        Step::ReplaceService(service) => format!("replace Service {}", service.name_any()),
+        Step::UpdateService(service) => format!("update Service {}", service.name_any()),
         Step::CreateVolume(volume) => format!("create PersistentVolumeClaim {}", volume.name_any()),
         Step::CreatePod(pod) => format!("create pod {}", pod.name_any()),
         Step::DeletePod { name, why, .. } => format!("delete pod {name} ({})", pod_deletion(*why)),
@@ -28,7 +28,7 @@ pub fn describe(step: &Step) -> String {
         Step::PromoteMember { name, .. } => format!("promote member {name}"),
         Step::RemoveMember { name, id, why, .. } => format!("remove member {name} ({id}): {}", member_removal(*why)),
         Step::AdvanceLog { entries, .. } => format!("advance the raft log by {entries} entries"),
-        Step::Disarm { member, alarm, .. } => format!("disarm {alarm} of {member}, which is no member any more"),
+        Step::Disarm { member, alarm, why, .. } => format!("disarm {alarm} of {member}: {}", disarm_reason(*why)),
         Step::MoveLeader { from, to_name, .. } => format!("move leadership from {from} to {to_name}"),
     }
 }
@@ -41,6 +41,13 @@ const fn pod_deletion(why: PodDeletion) -> &'static str {
         PodDeletion::Outdated => "its template changed",
         PodDeletion::Superseded => "restored members take over",
         PodDeletion::RestoreCancelled => "the restore was called off",
+    }
+}
+
+const fn disarm_reason(why: DisarmReason) -> &'static str {
+    match why {
+        DisarmReason::Gone => "it is no member any more",
+        DisarmReason::Cleared => "a quorum has the same data as it",
     }
 }
 
@@ -91,8 +98,8 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
         }
         Step::PatchAgent { name, image, .. } => ("PodUpdated", format!("Pod {name} gets the agent's image {image}")),
         Step::PromoteMember { name, .. } => ("MemberPromoted", format!("Learner {name} has its vote")),
-        Step::Disarm { member, alarm, .. } => {
-            ("AlarmDisarmed", format!("Alarm {alarm} of {member} disarmed: it is no member any more"))
+        Step::Disarm { member, alarm, why, .. } => {
+            ("AlarmDisarmed", format!("Alarm {alarm} of {member} disarmed: {}", disarm_reason(*why)))
         }
         Step::MoveLeader { from, to_name, .. } => ("LeaderMoved", format!("Leadership moved from {from} to {to_name}")),
         Step::DeletePod { name, why, .. } => ("PodDeleted", format!("Pod {name} deleted: {}", pod_deletion(*why))),
@@ -100,7 +107,7 @@ fn words(step: &Step) -> Option<(&'static str, String)> {
             ("VolumeDeleted", format!("PersistentVolumeClaim {name} deleted: {}", volume_deletion(*why)))
         }
         Step::CreatePod(pod) => ("PodCreated", format!("Pod {} created{}", pod.name_any(), as_what(pod))),
-        Step::ReplaceService(_)
+        Step::UpdateService(_)
         | Step::CreateService(_)
         | Step::CreateVolume(_)
         | Step::LabelVoter { .. }

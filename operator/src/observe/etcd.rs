@@ -53,7 +53,8 @@ pub async fn observe_etcd(
     observed.membership = observation(ports, ports.etcd.members(&access(endpoints.clone()), true).await);
     observed.alarms = observation(ports, ports.etcd.alarms(&access(endpoints)).await);
     if let (Some(revision), true) = (observed.quorum_read.known(), has_corrupt(&observed)) {
-        let named = observed.statuses.keys().filter_map(|name| pods.get(name));
+        let answering = observed.statuses.iter().filter(|(_, status)| status.known().is_some());
+        let named = answering.filter_map(|(name, _)| pods.get(name));
         let hashes = named.map(|pod| {
             let access = access(vec![client_url_with(desired, &pod.name, pod.tls.client.is_some())]);
             async move { (pod.name.clone(), ports.etcd.hash_kv(&access, *revision).await.map(|(hash, _)| hash)) }

@@ -30,6 +30,8 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
     let image = spec.and_then(|spec| spec.containers.iter().find(|container| container.name == ETCD_CONTAINER));
     let agent = spec.and_then(|spec| spec.init_containers.iter().flatten().find(|init| init.name == AGENT_CONTAINER));
     let annotation = |key: &str| pod.annotations().get(key).cloned();
+    let replaced = annotation(labels::ANNOTATION_REPLACED_IMAGE);
+    let kept = replaced.is_some() && replaced.as_ref() == image.and_then(|image| image.image.as_ref());
     PodObserved {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
@@ -49,7 +51,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         image: annotation(labels::ANNOTATION_IMAGE).or(image.and_then(|image| image.image.clone())).unwrap_or_default(),
         agent_image: agent.and_then(|agent| annotation(labels::ANNOTATION_AGENT_IMAGE).or(agent.image.clone())),
         container: container.and_then(|container| container.container_id.clone()).filter(|id| !id.is_empty()),
-        replaced_container: annotation(labels::ANNOTATION_REPLACED_CONTAINER),
+        replaced_container: annotation(labels::ANNOTATION_REPLACED_CONTAINER).filter(|_| !kept),
         template_hash: annotation(labels::ANNOTATION_POD_TEMPLATE_HASH),
         data_lost: !running && container.and_then(last_exit_code) == Some(DATA_LOST_EXIT_CODE),
         snapshot_changed: fetch.and_then(last_exit_code) == Some(SNAPSHOT_CHANGED_EXIT_CODE),
@@ -208,6 +210,7 @@ mod tests {
         let mut pod = json!({ "metadata": { "name": "a", "annotations": {
             "etcd.database.coreos.com/image": "quay.io/coreos/etcd:v3.6.10", "etcd.database.coreos.com/agent-image": "o:1",
             "etcd.database.coreos.com/replaced-container": "containerd://1",
+            "etcd.database.coreos.com/replaced-image": "mirror/etcd@sha256:9",
         } }, "spec": {
             "containers": [{ "name": "etcd", "image": "mirror/etcd@sha256:0" }],
             "initContainers": [{ "name": "agent", "image": "mirror/o@sha256:1" }],
@@ -218,6 +221,9 @@ mod tests {
         assert_eq!(seen.image, "quay.io/coreos/etcd:v3.6.10");
         assert_eq!(seen.agent_image.as_deref(), Some("o:1"));
         assert!(seen.is_yet_to_restart());
+        pod["spec"]["containers"][0]["image"] = json!("mirror/etcd@sha256:9");
+        assert!(!read(&pod).is_yet_to_restart(), "admission put the image of before back: nothing will restart");
+        pod["spec"]["containers"][0]["image"] = json!("mirror/etcd@sha256:0");
         pod["status"]["containerStatuses"][0]["containerID"] = json!("containerd://2");
         assert!(!read(&pod).is_yet_to_restart());
         pod["metadata"]["annotations"] = json!({});

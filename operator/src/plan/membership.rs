@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
+use super::{DisarmReason, MemberRemoval, Safety, Step, Unsafe, Waiting, learner, rollout};
 use crate::api::names;
 use crate::build;
 use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER};
@@ -140,14 +140,15 @@ fn nobody_could_be_asked(pass: &Pass<'_>, members: &Members<'_>) -> bool {
 pub(super) fn disarm(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlFlow<()> {
     let raised = pass.observed.etcd.raised();
     if raised.contains(&(MemberId(0), Alarm::Corrupt)) {
-        pass.refuse(Unsafe::CorruptSomewhere);
+        pass.refuse(Unsafe::CorruptSomewhere { unheard: Vec::new() });
         return ControlFlow::Break(());
     }
     let is_member = |id: MemberId| members.all.iter().any(|member| member.id() == id);
     let orphaned = raised.iter().find(|(id, _)| *id != MemberId(0) && !is_member(*id));
     match orphaned {
         Some(&(member, alarm)) => {
-            pass.last_step(Step::Disarm { member, alarm, endpoints: endpoints(pass, members, None) })
+            let endpoints = endpoints(pass, members, None);
+            pass.last_step(Step::Disarm { member, alarm, why: DisarmReason::Gone, endpoints })
         }
         None => ControlFlow::Continue(()),
     }
@@ -168,14 +169,16 @@ pub(super) fn settle_corrupt(pass: &mut Pass<'_>, members: &Members<'_>, safety:
     let needed = quorum(members.voters().count()).max(2);
     let right = members.voters().filter_map(hash).find(|right| agree(*right) >= needed);
     let Some(right) = right else {
-        pass.refuse(Unsafe::CorruptSomewhere);
+        let unheard = members.voters().filter(|member| hash(member).is_none());
+        pass.refuse(Unsafe::CorruptSomewhere { unheard: unheard.map(|member| member.name.clone()).collect() });
         return ControlFlow::Break(());
     };
     let is_wrong = |member: &&Member<'_>| hash(member).is_some_and(|hash| hash != right);
     let unheard = Some(accused).filter(|accused| hash(accused).is_none());
     let Some(wrong) = members.voters().find(is_wrong).or(unheard) else {
         let (member, endpoints) = (accused.id(), endpoints(pass, members, None));
-        return pass.last_step(Step::Disarm { member, alarm: Alarm::Corrupt, endpoints });
+        let why = DisarmReason::Cleared;
+        return pass.last_step(Step::Disarm { member, alarm: Alarm::Corrupt, why, endpoints });
     };
     if members.leads(wrong)
         && let Some(step) = move_leader(pass, members, wrong)

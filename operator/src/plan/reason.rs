@@ -132,7 +132,10 @@ pub enum Unsafe {
         data_lost: Vec<String>,
     },
     /// etcd has found that data of members differs, and nobody could tell whose is wrong.
-    CorruptSomewhere,
+    CorruptSomewhere {
+        /// Names of the voters that did not tell the hash of their data.
+        unheard: Vec<String>,
+    },
     /// All members of a formed cluster are gone with their data: it is not born a second time by itself.
     AllDataLost,
     /// Too many of the first members lost their disks before the cluster was seen to be formed. They may have been one.
@@ -250,11 +253,19 @@ impl fmt::Display for Unsafe {
                 write!(f, "; nothing is deleted, and the cluster goes on by itself when enough members return")?;
                 if data_lost.is_empty() { Ok(()) } else { write!(f, "; otherwise restore it from an EtcdBackup") }
             }
-            Self::CorruptSomewhere => write!(
+            Self::CorruptSomewhere { unheard } => write!(
                 f,
-                "etcd raised CORRUPT, and no quorum of members agrees on the same data: writes are refused, and no member is added or removed; \
+                "etcd raised CORRUPT, and no quorum of members {}: writes are refused, and no member is added or removed; \
                  compare the members (`etcdctl endpoint hashkv --cluster`), take the data of the one that differs away, and \
-                 disarm the alarm; or restore the cluster from an EtcdBackup"
+                 disarm the alarm; or restore the cluster from an EtcdBackup",
+                if unheard.is_empty() {
+                    "agrees on the same data".to_owned()
+                } else {
+                    format!(
+                        "is known to agree on the same data ({} did not tell the hash of theirs)",
+                        unheard.join(", ")
+                    )
+                }
             ),
             Self::AllDataLost => {
                 write!(f, "all members are gone with their data; restore the cluster from a backup with an EtcdRestore")

@@ -27,5 +27,5 @@ fn difference(actual: Option<&ServiceObserved>, mut wanted: Service) -> Option<S
     }
     wanted.metadata.uid = Some(actual.uid.clone());
     wanted.metadata.resource_version = Some(actual.resource_version.clone());
-    Some(Step::ReplaceService(Box::new(wanted)))
+    Some(Step::UpdateService(Box::new(wanted)))
 }

@@ -56,13 +56,22 @@ pub enum MemberRemoval {
     Corrupt,
 }
 
+/// Why an alarm is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DisarmReason {
+    /// Who it is about is no member any more; etcd keeps it all the same.
+    Gone,
+    /// CORRUPT of a member whose data is what a quorum has.
+    Cleared,
+}
+
 /// One effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Creates a Service.
     CreateService(Box<Service>),
     /// Gives a Service our part of it back; it carries uid and resourceVersion of what it was planned against.
-    ReplaceService(Box<Service>),
+    UpdateService(Box<Service>),
     /// Creates a member's volume claim.
     CreateVolume(Box<PersistentVolumeClaim>),
     /// Creates a member's pod.
@@ -171,12 +180,14 @@ pub enum Step {
         /// Client URLs to ask, the leader's first.
         endpoints: Vec<String>,
     },
-    /// Takes back an alarm of a member that is none any more: etcd keeps it, and refuses writes because of it.
+    /// Takes an alarm back: etcd refuses writes because of it.
     Disarm {
         /// Who it is about.
         member: MemberId,
         /// Which.
         alarm: Alarm,
+        /// Why.
+        why: DisarmReason,
         /// Client URLs to ask, the leader's first.
         endpoints: Vec<String>,
     },
@@ -211,7 +222,7 @@ impl Step {
     pub fn is_disruptive(&self) -> bool {
         match self {
             Self::CreateService(_)
-            | Self::ReplaceService(_)
+            | Self::UpdateService(_)
             | Self::CreateVolume(_)
             | Self::CreatePod(_)
             | Self::LabelVoter { .. }

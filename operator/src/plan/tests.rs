@@ -13,7 +13,7 @@ pub(crate) fn describe(step: &Step) -> String {
         |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| meta.name.clone().unwrap_or_default();
     match step {
         Step::CreateService(service) => format!("create Service {}{}", name(&service.metadata), serving(service)),
-        Step::ReplaceService(service) => format!("replace Service {}{}", name(&service.metadata), serving(service)),
+        Step::UpdateService(service) => format!("update Service {}{}", name(&service.metadata), serving(service)),
         Step::CreateVolume(volume) => format!("create volume {}", name(&volume.metadata)),
         Step::CreatePod(pod) => {
             let start = world::Start::of(pod);

@@ -167,7 +167,7 @@ fn progressing(facts: &Facts<'_>) -> (ProgressingReason, (ConditionStatus, Strin
 fn reason_of_step(step: &Step) -> ProgressingReason {
     match step {
         Step::CreateService(_)
-        | Step::ReplaceService(_)
+        | Step::UpdateService(_)
         | Step::CreateVolume(_)
         | Step::CreatePod(_)
         | Step::PatchAgent { .. } => ProgressingReason::Recovering,
@@ -422,7 +422,7 @@ fn stalled_by(refused: &Unsafe) -> StalledReason {
         Unsafe::QuorumLost { .. } | Unsafe::WouldLoseQuorum { .. } | Unsafe::MembershipUnknown { .. } => {
             StalledReason::NotStalled
         }
-        Unsafe::CorruptSomewhere => StalledReason::DataCorrupt,
+        Unsafe::CorruptSomewhere { .. } => StalledReason::DataCorrupt,
         Unsafe::AllDataLost => StalledReason::DataLost,
         Unsafe::Version { .. } => StalledReason::VersionRefused,
         Unsafe::ForeignObject { .. } => StalledReason::OwnershipConflict,

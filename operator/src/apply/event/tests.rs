@@ -38,7 +38,7 @@ fn steps() -> Vec<Step> {
     let claim = PersistentVolumeClaim { metadata: named(None), ..PersistentVolumeClaim::default() };
     let mut steps = vec![
         Step::CreateService(service()),
-        Step::ReplaceService(service()),
+        Step::UpdateService(service()),
         Step::CreateVolume(Box::new(claim)),
         pod("voter"),
         pod("learner"),
@@ -97,7 +97,9 @@ fn steps() -> Vec<Step> {
         .map(remove),
     );
     steps.push(Step::AdvanceLog { entries: 7, endpoints: Vec::new() });
-    steps.push(Step::Disarm { member: MemberId(0xab), alarm: Alarm::NoSpace, endpoints: Vec::new() });
+    for (alarm, why) in [(Alarm::NoSpace, DisarmReason::Gone), (Alarm::Corrupt, DisarmReason::Cleared)] {
+        steps.push(Step::Disarm { member: MemberId(0xab), alarm, why, endpoints: Vec::new() });
+    }
     steps.push(Step::MoveLeader {
         from: "c-a".to_owned(),
         endpoint: String::new(),
@@ -109,7 +111,7 @@ fn steps() -> Vec<Step> {
 
 const TABLE: &str = "
 create Service c-a | -
-replace Service c-a | -
+update Service c-a | -
 create PersistentVolumeClaim c-a | -
 create pod c-a | PodCreated: Pod c-a created
 create pod c-a | PodCreated: Pod c-a created for a learner
@@ -137,7 +139,8 @@ remove member c-a (ab): it did not catch up in time | ReplacingDeadMember: Membe
 remove member c-a (ab): its template changed | ReplacingDeadMember: Member c-a is being replaced: its template changed
 remove member c-a (ab): etcd raised CORRUPT on it | ReplacingDeadMember: The dead member c-a is being replaced
 advance the raft log by 7 entries | -
-disarm NOSPACE of ab, which is no member any more | AlarmDisarmed: Alarm NOSPACE of ab disarmed: it is no member any more
+disarm NOSPACE of ab: it is no member any more | AlarmDisarmed: Alarm NOSPACE of ab disarmed: it is no member any more
+disarm CORRUPT of ab: a quorum has the same data as it | AlarmDisarmed: Alarm CORRUPT of ab disarmed: a quorum has the same data as it
 move leadership from c-a to c-b | LeaderMoved: Leadership moved from c-a to c-b
 ";
 

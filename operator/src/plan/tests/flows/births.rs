@@ -22,7 +22,7 @@ fn one_member_is_born() {
            create pod m1 (new)
            create volume m1
            [waiting for the first quorum: 0 of 1 members answer]
-         2 replace Service c-client -> u-1
+         2 update Service c-client -> u-1
     ",
     );
     assert!(is_ready(&world));
@@ -44,7 +44,7 @@ fn three_members_are_born_at_once_behind_a_closed_service() {
            create pod m3 (new)
            create volume m3
            [waiting for the first quorum: 0 of 3 members answer]
-         2 replace Service c-client -> u-1
+         2 update Service c-client -> u-1
     ",
     );
     assert_eq!(world.status.ready, "3/3");
@@ -67,7 +67,7 @@ fn five_members_without_volumes_are_born() {
            create pod m4 (new)
            create pod m5 (new)
            [waiting for the first quorum: 0 of 5 members answer]
-         2 replace Service c-client -> u-1
+         2 update Service c-client -> u-1
     ",
     );
 }
@@ -132,7 +132,7 @@ fn a_seed_that_lost_its_disk_is_replaced_once_the_others_are_seen_to_have_formed
          2 [member m1 lost its disk (its directory was found empty); it is replaced once the others are seen to be a cluster]
            [waiting for the first quorum: 0 of 3 members answer]
         -- it is back
-         5 replace Service c-client -> u-1
+         5 update Service c-client -> u-1
            remove member m1 (DataLost)
          6 delete pod m1 (MemberRemoved)
          7 delete volume m1 (MemberRemoved)
@@ -161,7 +161,7 @@ fn without_volumes_a_seed_whose_pod_is_gone_is_not_started_a_second_time() {
          2 [member m1 lost its disk (its pod is gone); it is replaced once the others are seen to be a cluster]
            [waiting for the first quorum: 0 of 3 members answer]
         -- the operator is back
-         4 replace Service c-client -> u-1
+         4 update Service c-client -> u-1
            remove member m1 (DataLost)
          5 add learner m2
          6 create pod m2 (existing)
@@ -221,7 +221,7 @@ fn an_attempt_that_may_have_formed_unseen_does_not_follow_a_changed_spec() {
          2 [the spec of its pods changed, but the first members may already be a cluster: nothing is thrown away until they say that they are not]
            [waiting for the first quorum: 0 of 3 members answer]
         -- it is back
-         5 replace Service c-client -> u-1
+         5 update Service c-client -> u-1
            patch image of m1 to 3.6.11
          6 patch image of m2 to 3.6.11
          7 move leader m3 -> m1
@@ -380,7 +380,7 @@ fn a_formation_that_cannot_start_follows_a_corrected_spec() {
            create pod m6 (new)
            create volume m6
            [waiting for the first quorum: 0 of 3 members answer]
-         5 replace Service c-client -> u-2
+         5 update Service c-client -> u-2
          6 delete volume m1 (FormationAbandoned)
            delete volume m2 (FormationAbandoned)
            delete volume m3 (FormationAbandoned)

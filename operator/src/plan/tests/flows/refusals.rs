@@ -125,7 +125,7 @@ fn the_pass_that_sees_the_formation_keeps_to_the_kind_of_tls_that_formed() {
         world.run_passes(1);
         with_tls(&mut world, true, true);
         let planned = world.pass_of(usize::MAX);
-        assert!(!planned.steps.iter().any(|step| !matches!(step, Step::ReplaceService(_))), "{:?}", planned.steps);
+        assert!(!planned.steps.iter().any(|step| !matches!(step, Step::UpdateService(_))), "{:?}", planned.steps);
         assert!(world.status.reason.contains("`spec.TLS` turns TLS"), "{}", world.status.reason);
         with_tls(&mut world, false, false);
         world.run();

@@ -22,14 +22,14 @@ fn a_restore_confirms_before_it_stops_anything_old() {
            create pod m3 (new, from the snapshot)
            create volume m3
            [waiting for the restored members: 0 of 3 answer]
-         2 replace Service c-client -> none
+         2 update Service c-client -> none
            delete pod m4 (Superseded)
            delete pod m5 (Superseded)
            delete pod m6 (Superseded)
            [waiting for Pod m4 to be gone]
            [waiting for Pod m5 to be gone]
            [waiting for Pod m6 to be gone]
-         3 replace Service c-client -> r-1
+         3 update Service c-client -> r-1
          4 delete volume m4 (Superseded)
            delete volume m5 (Superseded)
            delete volume m6 (Superseded)
@@ -202,7 +202,7 @@ fn a_cluster_that_lost_everything_is_restored() {
            create pod m2 (new, from the snapshot)
            create pod m3 (new, from the snapshot)
            [waiting for the restored members: 0 of 3 answer]
-         3 replace Service c-client -> r-1
+         3 update Service c-client -> r-1
     ",
     );
     assert!(is_ready(&world));
