@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, SecretVolumeSource, Volume}
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::api::labels;
+use crate::api::{labels, names};
 use crate::ports::object::Typed;
 use crate::ports::{Kind, Object, ObjectKey, WatchEvent};
 
@@ -31,8 +31,8 @@ impl Change {
 #[derive(Default)]
 pub struct Cache {
     objects: BTreeMap<Kind, BTreeMap<ObjectKey, Object>>,
-    /// (kind, namespace, cluster label) -> names.
-    by_cluster: BTreeMap<(Kind, String, String), BTreeSet<String>>,
+    /// Kind and EtcdCluster -> its objects: those with its label, and the EtcdBackups that name it.
+    by_cluster: BTreeMap<(Kind, ObjectKey), BTreeSet<ObjectKey>>,
     synced: BTreeSet<Kind>,
 }
 
@@ -78,11 +78,10 @@ impl Cache {
         self.objects.get(&K::KIND).into_iter().flat_map(BTreeMap::values).filter_map(Object::typed)
     }
 
-    /// All objects of a kind that carry the label of this cluster.
+    /// All objects of a kind that are of this cluster, as [`clusters_of`] has it.
     pub fn of_cluster<K: Typed>(&self, cluster: &ObjectKey) -> Vec<Arc<K>> {
-        let index = (K::KIND, cluster.namespace.clone(), cluster.name.clone());
-        let names = self.by_cluster.get(&index).into_iter().flatten();
-        names.filter_map(|name| self.get::<K>(&ObjectKey::new(&cluster.namespace, name))).collect()
+        let keys = self.by_cluster.get(&(K::KIND, cluster.clone())).into_iter().flatten();
+        keys.filter_map(|key| self.get::<K>(key)).collect()
     }
 
     fn put(&mut self, object: Object) -> Option<Change> {
@@ -92,13 +91,13 @@ impl Cache {
             if known.resource_version() == object.resource_version() || is_older(&object, known) {
                 return None;
             }
-            let index = cluster_index(known);
-            if index != cluster_index(&object) {
-                self.unindex(index, &key.name);
+            let clusters = clusters_of(known);
+            if clusters != clusters_of(&object) {
+                self.unindex(kind, clusters, &key);
             }
         }
-        if let Some(index) = cluster_index(&object) {
-            self.by_cluster.entry(index).or_default().insert(key.name.clone());
+        for cluster in clusters_of(&object) {
+            self.by_cluster.entry((kind, cluster)).or_default().insert(key.clone());
         }
         let object = lean(object);
         self.objects.entry(kind).or_default().insert(key, object.clone());
@@ -107,16 +106,18 @@ impl Cache {
 
     fn remove(&mut self, kind: Kind, key: &ObjectKey) -> Option<Change> {
         let object = self.objects.get_mut(&kind)?.remove(key)?;
-        self.unindex(cluster_index(&object), &key.name);
+        self.unindex(kind, clusters_of(&object), key);
         Some(Change { before: Some(object), now: None })
     }
 
-    fn unindex(&mut self, index: Option<(Kind, String, String)>, name: &str) {
-        let Some(index) = index else { return };
-        if let Some(names) = self.by_cluster.get_mut(&index) {
-            names.remove(name);
-            if names.is_empty() {
-                self.by_cluster.remove(&index);
+    fn unindex(&mut self, kind: Kind, clusters: BTreeSet<ObjectKey>, key: &ObjectKey) {
+        for cluster in clusters {
+            let index = (kind, cluster);
+            if let Some(keys) = self.by_cluster.get_mut(&index) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.by_cluster.remove(&index);
+                }
             }
         }
     }
@@ -172,15 +173,23 @@ fn is_older(new: &Object, known: &Object) -> bool {
     new.uid() == known.uid() && number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
 }
 
-fn cluster_index(object: &Object) -> Option<(Kind, String, String)> {
+/// The EtcdClusters that an object is of: by its label, or, for an EtcdBackup, by the endpoints that it is taken from.
+pub fn clusters_of(object: &Object) -> BTreeSet<ObjectKey> {
     let meta = object.meta();
-    let cluster = meta.labels.as_ref()?.get(labels::LABEL_CLUSTER)?;
-    Some((object.kind(), meta.namespace.clone().unwrap_or_default(), cluster.clone()))
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    if let Object::EtcdBackup(backup) = object {
+        let endpoints = backup.spec.etcd_endpoints.iter();
+        let named = endpoints.flat_map(|endpoint| names::clusters_of_endpoint(endpoint, namespace));
+        return named.map(|(namespace, name)| ObjectKey::new(&namespace, &name)).collect();
+    }
+    let label = meta.labels.as_ref().and_then(|labels| labels.get(labels::LABEL_CLUSTER));
+    label.map(|name| ObjectKey::new(namespace, name)).into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::EtcdBackup;
     use k8s_openapi::api::core::v1::Pod;
 
     fn pod(name: &str, cluster: &str, uid: &str, version: u64) -> Object {
@@ -226,6 +235,29 @@ mod tests {
         cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 10)));
         assert!(cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u1", 9))).is_empty());
         assert_eq!(cache.apply(Kind::Pod, WatchEvent::Applied(pod("a", "one", "u2", 5))).len(), 1);
+    }
+
+    #[test]
+    fn a_backup_is_of_the_clusters_that_its_endpoints_name() {
+        let backup = |version: u64, endpoints: &str| {
+            let text = format!(
+                "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, metadata: {{name: b, namespace: backups, \
+                 uid: u1, resourceVersion: '{version}'}}, spec: {{etcdEndpoints: [{endpoints}]}}}}"
+            );
+            let json = serde_saphyr::from_str(&text).expect("a manifest");
+            Object::from_json(Kind::EtcdBackup, json).expect("a backup")
+        };
+        let mut cache = Cache::default();
+        let of = |cache: &Cache, cluster: &str| cache.of_cluster::<EtcdBackup>(&ObjectKey::new("ns", cluster)).len();
+        cache.apply(
+            Kind::EtcdBackup,
+            WatchEvent::Applied(backup(1, "'http://one-client.ns:2379', 'one-client.ns:2379'")),
+        );
+        assert_eq!((of(&cache, "one"), of(&cache, "two")), (1, 0));
+        cache.apply(Kind::EtcdBackup, WatchEvent::Applied(backup(2, "'http://two-client.ns:2379'")));
+        assert_eq!((of(&cache, "one"), of(&cache, "two")), (0, 1));
+        cache.apply(Kind::EtcdBackup, WatchEvent::Deleted(backup(2, "'http://two-client.ns:2379'")));
+        assert!(cache.by_cluster.is_empty());
     }
 
     #[test]

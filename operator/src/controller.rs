@@ -27,7 +27,7 @@ use crate::reconcile::{self, Context, Refusals};
 use crate::recorder::{self, About, News};
 use crate::restore;
 use crate::validate::Settings;
-use changes::{is_news_to_the_cluster, is_own_status_write};
+use changes::{clusters_with_news, is_news_to_the_cluster, is_own_status_write};
 
 /// Passes over EtcdClusters at a time. They wait for answers most of the time.
 pub const CLUSTER_PASSES_MAX: usize = 64;
@@ -367,8 +367,13 @@ impl Process {
                 }
                 self.add_existing::<EtcdRestore>(Controller::Restore, &key);
             }
-            Kind::EtcdBackup if self.manages(object) && !is_own_status_write(change) => {
-                self.add(Controller::Backup, &key);
+            Kind::EtcdBackup => {
+                if self.manages(object) && !is_own_status_write(change) {
+                    self.add(Controller::Backup, &key);
+                }
+                for cluster in clusters_with_news(change) {
+                    self.add_existing::<EtcdCluster>(Controller::Cluster, &cluster);
+                }
             }
             Kind::EtcdRestore if self.manages(object) => {
                 if !is_own_status_write(change) {

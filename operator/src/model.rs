@@ -16,8 +16,8 @@ pub use lineage::{Lineage, Record, RestorePhase, RestoreRecord};
 pub use location::{BucketLocation, ObjectLocation, StorageKind};
 pub use member::{Alarm, ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
 pub use observed::{
-    EtcdObserved, NOT_AUTHORISED, Observation, Observed, PodObserved, RestoreWanted, SecretTrouble, ServiceObserved,
-    VolumeObserved,
+    BackupObserved, CertificateObserved, EtcdObserved, NOT_AUTHORISED, Observation, Observed, PodObserved,
+    RestoreWanted, SecretTrouble, ServiceObserved, Validity, VolumeObserved,
 };
 pub use version::{ProbeKind, RestoreTool, Version};
 pub use warning::SpecWarning;

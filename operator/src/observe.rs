@@ -3,10 +3,11 @@
 //! Kubernetes objects come from the cache (to find out whether there is anything to do) or are read anew (before
 //! anything is done): [`View`]. etcd is always asked.
 
+pub mod certificates;
 pub mod etcd;
 pub mod pod;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -15,12 +16,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::cluster::EtcdClusterStatus;
-use crate::api::conditions::{self, ConditionStatus};
-use crate::api::{EtcdCluster, EtcdRestore, labels, names};
+use crate::api::conditions::reason::BackupSucceededReason;
+use crate::api::conditions::{self, BackupCondition, ConditionKind, ConditionStatus};
+use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
 use crate::model::{
-    Desired, EtcdObserved, Observed, PodObserved, Record, SecretTrouble, ServiceObserved, VolumeObserved,
+    BackupObserved, CertificateObserved, Desired, EtcdObserved, Observed, PodObserved, Record, SecretTrouble,
+    ServiceObserved, VolumeObserved,
 };
 use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
 
@@ -39,6 +42,8 @@ pub struct View {
     pub peer_service: Option<Arc<Service>>,
     /// Service `<cluster>-client`.
     pub client_service: Option<Arc<Service>>,
+    /// EtcdBackups that name it. They decide nothing here, so they always are what the watch told.
+    pub backups: Vec<Arc<EtcdBackup>>,
 }
 
 impl View {
@@ -51,14 +56,19 @@ impl View {
             volumes: cache.of_cluster(key),
             peer_service: cache.get(&service_key(key, names::peer_service_name)),
             client_service: cache.get(&service_key(key, names::client_service_name)),
+            backups: cache.of_cluster(key),
         })
     }
 
-    /// By quorum reads; none when the EtcdCluster does not exist.
+    /// By quorum reads, the backups aside; none when the EtcdCluster does not exist.
     ///
     /// # Errors
     /// When one of them fails: half a view decides nothing.
-    pub async fn read(kubernetes: &dyn Kubernetes, key: &ObjectKey) -> Result<Option<Self>, KubernetesError> {
+    pub async fn read(
+        kubernetes: &dyn Kubernetes,
+        key: &ObjectKey,
+        backups: Vec<Arc<EtcdBackup>>,
+    ) -> Result<Option<Self>, KubernetesError> {
         let Some(cluster) = kubernetes.get_typed::<EtcdCluster>(key).await? else { return Ok(None) };
         let scope = Scope::Namespace(key.namespace.clone());
         let selector = format!("{}={}", labels::LABEL_CLUSTER, key.name);
@@ -71,7 +81,7 @@ impl View {
             kubernetes.get_typed(&peer_key),
             kubernetes.get_typed(&client_key),
         )?;
-        Ok(Some(Self { cluster, restore, pods, volumes, peer_service, client_service }))
+        Ok(Some(Self { cluster, restore, pods, volumes, peer_service, client_service, backups }))
     }
 }
 
@@ -91,6 +101,8 @@ pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: 
         client_service: None,
         secrets_missing: BTreeMap::new(),
         spec_secrets_missing: BTreeMap::new(),
+        certificates: Vec::new(),
+        backups: view.backups.iter().filter_map(|backup| observe_backup(backup)).collect(),
         etcd: EtcdObserved::nobody_to_ask("the spec cannot be used"),
         etcd_restoring: None,
         legacy_alive,
@@ -122,12 +134,12 @@ pub async fn observe(
     observed.client_service = view.client_service.as_deref().map(|actual| observe_service(actual, &wanted, uid));
 
     let of_members = desired.for_formed(observed.record.lineage.as_ref());
-    let (secrets_missing, tls) = observe_secrets(ports, &of_members).await;
+    let Secrets { missing, certificates, tls } = observe_secrets(ports, &of_members).await;
     observed.spec_secrets_missing = match &of_members {
-        Cow::Borrowed(_) => secrets_missing.clone(),
-        Cow::Owned(_) => observe_secrets(ports, desired).await.0,
+        Cow::Borrowed(_) => missing.clone(),
+        Cow::Owned(_) => observe_secrets(ports, desired).await.missing,
     };
-    observed.secrets_missing = secrets_missing;
+    (observed.secrets_missing, observed.certificates) = (missing, certificates);
     if desired.deleting {
         observed.etcd = EtcdObserved::nobody_to_ask("the EtcdCluster is being deleted");
         return (observed, tls);
@@ -204,6 +216,22 @@ fn observe_volume(volume: &PersistentVolumeClaim, cluster_uid: &str) -> VolumeOb
     }
 }
 
+/// None of one that is being deleted.
+fn observe_backup(backup: &EtcdBackup) -> Option<BackupObserved> {
+    let status = backup.status.as_ref();
+    let outcome = status.and_then(|status| conditions::find(&status.conditions, "BackupSucceeded"));
+    let interrupted = BackupCondition::BackupSucceeded(BackupSucceededReason::Interrupted).reason();
+    let failed = outcome.filter(|outcome| outcome.status == ConditionStatus::False && outcome.reason != interrupted);
+    let interval = backup.spec.backup_policy.as_ref().map_or(0, |policy| policy.backup_interval_in_second);
+    backup.metadata.deletion_timestamp.is_none().then(|| BackupObserved {
+        name: backup.name_any(),
+        interval: (interval > 0).then(|| SignedDuration::from_secs(interval)),
+        created_at: backup.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
+        last_success: status.and_then(|status| status.last_success_date.as_ref()).map(|time| time.0),
+        failure: failed.map(|failed| failed.reason.clone()),
+    })
+}
+
 fn observe_service(actual: &Service, wanted: &Service, cluster_uid: &str) -> ServiceObserved {
     ServiceObserved {
         name: actual.name_any(),
@@ -220,28 +248,42 @@ const PEER_KEYS: [&str; 3] = ["peer.crt", "peer.key", "peer-ca.crt"];
 const SERVER_KEYS: [&str; 3] = ["server.crt", "server.key", "server-ca.crt"];
 const OPERATOR_KEYS: [&str; 3] = ["etcd-client.crt", "etcd-client.key", "etcd-client-ca.crt"];
 
-/// The Secrets that the spec names: what is wrong with each, and our own client's material.
-async fn observe_secrets(ports: &Ports, desired: &Desired) -> (BTreeMap<String, SecretTrouble>, Option<EtcdTls>) {
-    let mut missing = BTreeMap::new();
+/// The Secrets that a spec names.
+#[derive(Default)]
+struct Secrets {
+    /// What is wrong with each that cannot be used.
+    missing: BTreeMap<String, SecretTrouble>,
+    /// What is in the others.
+    certificates: Vec<CertificateObserved>,
+    /// Our own client's material.
+    tls: Option<EtcdTls>,
+}
+
+async fn observe_secrets(ports: &Ports, desired: &Desired) -> Secrets {
+    let mut secrets = Secrets::default();
     let mut wanted: Vec<(&String, [&'static str; 3])> = Vec::new();
     wanted.extend(desired.tls.peer_secret.iter().map(|name| (name, PEER_KEYS)));
     if let Some(client) = &desired.tls.client {
         wanted.push((&client.server_secret, SERVER_KEYS));
         wanted.push((&client.operator_secret, OPERATOR_KEYS));
     }
-    let mut tls = None;
     for (name, keys) in wanted {
         match read_secret(ports, desired, name, keys).await {
-            Ok([certificate, private_key, ca]) if keys == OPERATOR_KEYS => {
-                tls = Some(EtcdTls { ca, certificate, key: private_key });
+            Ok([certificate, private_key, ca]) => {
+                let [of_certificate, _, of_ca] = keys;
+                let of = |key, validity| CertificateObserved { secret: name.clone(), key, validity };
+                secrets.certificates.push(of(of_certificate, certificates::presented(&certificate)));
+                secrets.certificates.push(of(of_ca, certificates::authorities(&ca)));
+                if keys == OPERATOR_KEYS {
+                    secrets.tls = Some(EtcdTls { ca, certificate, key: private_key });
+                }
             }
-            Ok(_) => {}
             Err(trouble) => {
-                missing.insert(name.clone(), trouble);
+                secrets.missing.insert(name.clone(), trouble);
             }
         }
     }
-    (missing, tls)
+    secrets
 }
 
 async fn read_secret(

@@ -143,7 +143,8 @@ pub async fn reconcile(context: &Context, key: &ObjectKey) -> Result<Option<Sign
     if glance.plan.steps.is_empty() && new_status(context, &glance).is_none() {
         return Ok(Some(glance.plan.poll_after()));
     }
-    let read = View::read(context.ports.kubernetes.as_ref(), key).await.map_err(ReconcileError::Read)?;
+    let backups = glance.view.backups;
+    let read = View::read(context.ports.kubernetes.as_ref(), key, backups).await.map_err(ReconcileError::Read)?;
     let Some(view) = read.filter(is_ours) else { return Ok(None) };
     let look = look(context, view).await?;
     if let Some(status) = write_status(context, &look).await? {

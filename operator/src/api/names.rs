@@ -111,6 +111,30 @@ pub fn member_name_from_peer_url(url: &str) -> Option<&str> {
     (!name.is_empty() && !number && host.bytes().all(legal)).then_some(name)
 }
 
+/// The EtcdClusters that a client endpoint may be of, as (namespace, name): its host is the client Service, the headless
+/// one, or a member's own name, with or without the namespace behind it (without, it is `namespace`). An address in digits
+/// names none.
+pub fn clusters_of_endpoint(endpoint: &str, namespace: &str) -> Vec<(String, String)> {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let legal =
+        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let labels: Vec<&str> = host.split('.').collect();
+    let is_address = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_address || !labels.iter().all(|label| legal(label)) {
+        return Vec::new();
+    }
+    let of = |at: usize, cluster: &str| (labels.get(at).copied().unwrap_or(namespace).to_owned(), cluster.to_owned());
+    let mut found = vec![of(1, labels[0])];
+    found.extend(labels[0].strip_suffix("-client").map(|cluster| of(1, cluster)));
+    if let [member, cluster, ..] = labels[..]
+        && member.strip_prefix(cluster).is_some_and(|suffix| suffix.starts_with('-'))
+    {
+        found.push(of(2, cluster));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -184,6 +208,29 @@ mod tests {
             "http://[::1]:2380",
         ] {
             assert_eq!(member_name_from_peer_url(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_names_its_cluster_by_service_or_member() {
+        let of = |endpoint: &str, cluster: (&str, &str)| {
+            clusters_of_endpoint(endpoint, "own").contains(&(cluster.0.to_owned(), cluster.1.to_owned()))
+        };
+        for (endpoint, cluster) in [
+            ("http://c-client:2379", ("own", "c")),
+            ("c-client:2379", ("own", "c")),
+            ("https://c-client.ns:2379", ("ns", "c")),
+            ("https://c-client.ns.svc.cluster.local:2379/", ("ns", "c")),
+            ("http://c.ns.svc:2379", ("ns", "c")),
+            ("http://c-bcdf.c.ns.svc:2379", ("ns", "c")),
+            ("http://c-bcdf.c:2379", ("own", "c")),
+            ("http://a-client-client:2379", ("own", "a-client")),
+        ] {
+            assert!(of(endpoint, cluster), "{endpoint}");
+        }
+        assert!(!of("http://c-client.ns:2379", ("own", "c")));
+        for endpoint in ["", "http://", "http://10.0.0.1:2379", "http://[::1]:2379", "http://.c:2379", "http://a b:1"] {
+            assert_eq!(clusters_of_endpoint(endpoint, "own"), [], "{endpoint}");
         }
     }
 

@@ -1,8 +1,11 @@
 //! Which changes of a custom resource are news to a controller, and which only say back what it wrote itself.
 
+use std::collections::BTreeSet;
+
+use crate::api::conditions::find;
 use crate::api::{RestoreRunPhase, SnapshotRef};
-use crate::cache::Change;
-use crate::ports::Object;
+use crate::cache::{Change, clusters_of};
+use crate::ports::{Object, ObjectKey};
 
 /// Whether nothing changed but the status (which is ours): such a change needs no new pass.
 pub(super) fn is_own_status_write(change: &Change) -> bool {
@@ -27,6 +30,22 @@ fn read_by_the_plan(object: &Option<Object>) -> Option<(Option<RestoreRunPhase>,
     restore.status.as_ref().map(|status| (status.phase, status.snapshot.as_ref()))
 }
 
+/// The EtcdClusters whose condition `BackupHealthy` may turn with this change of an EtcdBackup. A good backup after a good
+/// one turns nothing.
+pub(super) fn clusters_with_news(change: &Change) -> BTreeSet<ObjectKey> {
+    let (before, now) = (outcome(&change.before), outcome(&change.now));
+    if is_own_status_write(change) && before == now {
+        return BTreeSet::new();
+    }
+    [&change.before, &change.now].into_iter().flatten().flat_map(clusters_of).collect()
+}
+
+fn outcome(object: &Option<Object>) -> Option<&str> {
+    let Some(Object::EtcdBackup(backup)) = object else { return None };
+    let conditions = &backup.status.as_ref()?.conditions;
+    find(conditions, "BackupSucceeded").map(|outcome| outcome.reason.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +65,28 @@ mod tests {
 
     fn status(restore: &mut EtcdRestore) -> &mut EtcdRestoreStatus {
         restore.status.as_mut().expect("it has one")
+    }
+
+    #[test]
+    fn a_backup_is_news_to_its_cluster_when_its_outcome_turns() {
+        let backup = |generation: i64, endpoint: &str, reason: &str, message: &str| {
+            let text = format!(
+                "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, metadata: {{name: b, namespace: ns, uid: u1, \
+                 generation: {generation}}}, spec: {{etcdEndpoints: [{endpoint}]}}, status: {{conditions: [{{type: \
+                 BackupSucceeded, status: 'True', reason: {reason}, message: {message}}}]}}}}"
+            );
+            let json = serde_saphyr::from_str(&text).expect("a manifest");
+            Some(Object::from_json(Kind::EtcdBackup, json).expect("a backup"))
+        };
+        let before = || backup(1, "'c-client:2379'", "Confirmed", "one");
+        let news = |now: Option<Object>| {
+            let news = clusters_with_news(&Change { before: before(), now });
+            news.into_iter().map(|key| key.name).filter(|name| !name.ends_with("-client")).collect::<Vec<_>>()
+        };
+        assert!(news(backup(1, "'c-client:2379'", "Confirmed", "two")).is_empty());
+        assert_eq!(news(backup(1, "'c-client:2379'", "StoreFailed", "two")), ["c"]);
+        assert_eq!(news(backup(2, "'d-client:2379'", "Confirmed", "one")), ["c", "d"]);
+        assert_eq!(news(None), ["c"]);
     }
 
     #[test]

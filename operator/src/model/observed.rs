@@ -1,6 +1,6 @@
 //! What was seen in one pass, with the completeness of each part. Nothing is inferred from absence.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -84,7 +84,8 @@ pub struct PodObserved {
     pub agent_image: Option<String>,
     /// Id of the etcd container that runs, or ran last.
     pub container: Option<String>,
-    /// Id of the one that ran when another image was asked for (annotation).
+    /// Id of the one that ran when another image was asked for (annotation); none when admission put the image of before
+    /// back, for it runs on then.
     pub replaced_container: Option<String>,
     /// Hash of the template that it was made from (annotation), without image and start-up flags.
     pub template_hash: Option<String>,
@@ -253,6 +254,60 @@ impl fmt::Display for SecretTrouble {
     }
 }
 
+/// From when until when a certificate says that it is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// `notBefore`.
+    pub from: Timestamp,
+    /// `notAfter`.
+    pub until: Timestamp,
+}
+
+impl Validity {
+    /// Less than a tenth of its life is left: whoever renews certificates has done so long before.
+    pub fn ends_soon(&self, now: Timestamp) -> bool {
+        self.until.duration_since(now) < self.until.duration_since(self.from) / 10
+    }
+}
+
+/// A certificate in a Secret that the spec names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateObserved {
+    /// Name of the Secret.
+    pub secret: String,
+    /// Its key.
+    pub key: &'static str,
+    /// What the certificate says, or why it is none.
+    pub validity: Result<Validity, String>,
+}
+
+/// An EtcdBackup whose endpoints name the cluster, by its own status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupObserved {
+    /// Its name.
+    pub name: String,
+    /// How often it is taken; none: once.
+    pub interval: Option<SignedDuration>,
+    /// When the EtcdBackup was created.
+    pub created_at: Timestamp,
+    /// When its last good backup was taken.
+    pub last_success: Option<Timestamp>,
+    /// The reason of its condition `BackupSucceeded` when that is False.
+    pub failure: Option<String>,
+}
+
+/// How late a periodic backup may be on top of a whole interval: it takes its time.
+const BACKUP_SLACK: SignedDuration = SignedDuration::from_mins(5);
+
+impl BackupObserved {
+    /// A whole interval went by in which no backup came to its good end.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let last = self.last_success.unwrap_or(self.created_at);
+        let allowed = self.interval.and_then(|interval| interval.checked_mul(2)?.checked_add(BACKUP_SLACK));
+        allowed.is_some_and(|allowed| now.duration_since(last) > allowed)
+    }
+}
+
 /// A restore that its EtcdRestore asks for and whose snapshot has been fetched and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreWanted {
@@ -291,6 +346,10 @@ pub struct Observed {
     pub secrets_missing: BTreeMap<String, SecretTrouble>,
     /// The same for the Secrets that the spec names: another kind of TLS than the members run with is for restored ones.
     pub spec_secrets_missing: BTreeMap<String, SecretTrouble>,
+    /// The certificates in the Secrets that are usable.
+    pub certificates: Vec<CertificateObserved>,
+    /// EtcdBackups of this cluster, as the watch has them.
+    pub backups: Vec<BackupObserved>,
     /// The lineage of `record.lineage`.
     pub etcd: EtcdObserved,
     /// The lineage that a restore is making.

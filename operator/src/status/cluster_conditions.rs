@@ -9,7 +9,7 @@ use crate::api::conditions::reason::{
     StalledReason, StorageHealthyReason, UpgradingReason,
 };
 use crate::api::conditions::{self, ClusterCondition, Condition, ConditionStatus};
-use crate::model::{Alarm, MemberId, SecretTrouble, SpecWarning, Storage};
+use crate::model::{Alarm, BackupObserved, CertificateObserved, MemberId, SecretTrouble, SpecWarning, Storage};
 use crate::plan::{MemberRemoval, PodDeletion, Step, Unsafe, Waiting};
 
 /// A condition as it shall be: type and reason, status, message.
@@ -29,8 +29,8 @@ pub(super) fn set_all(list: &mut Vec<Condition>, facts: &Facts<'_>, generation: 
         members_healthy(facts),
         quorum_at_risk(facts),
         storage_healthy(facts),
-        certificates_valid(facts),
-        (ClusterCondition::BackupHealthy(BackupHealthyReason::Unobserved), ConditionStatus::Unknown, String::new()),
+        certificates_valid(facts, now),
+        backup_healthy(facts, now),
         legacy_conflict(facts),
         spec_warnings(facts),
         (ClusterCondition::Reconciling(progressing), under_way.0, under_way.1),
@@ -342,7 +342,7 @@ fn storage_healthy(facts: &Facts<'_>) -> Verdict {
 }
 
 /// That Secrets are complete is checked; dates are not, so that is not claimed.
-fn certificates_valid(facts: &Facts<'_>) -> Verdict {
+fn certificates_valid(facts: &Facts<'_>, now: Timestamp) -> Verdict {
     let is = |reason, status, message| (ClusterCondition::CertificatesValid(reason), status, message);
     let desired = facts.desired.map(|desired| desired.for_formed(facts.plan.record.lineage.as_ref()));
     let used = desired.is_some_and(|desired| desired.tls.peer_secret.is_some() || desired.tls.client.is_some());
@@ -358,11 +358,69 @@ fn certificates_valid(facts: &Facts<'_>) -> Verdict {
             };
             is(reason, status, format!("Secret `{name}`: {trouble}"))
         }
-        None => is(
-            CertificatesValidReason::Unobserved,
-            ConditionStatus::Unknown,
-            "the Secrets are complete; whether their certificates are in date is not checked".to_owned(),
-        ),
+        None => {
+            // The reasons are ordered, the worst first; of two that are alike, the one that ends first.
+            let until = |one: &CertificateObserved| one.validity.as_ref().map(|validity| validity.until).ok();
+            let of_each = facts.observed.certificates.iter().map(|one| (until(one), validity(one, now)));
+            match of_each.min_by_key(|(until, (reason, ..))| (*reason, *until)) {
+                Some((_, (reason, status, message))) => is(reason, status, message),
+                None => is(CertificatesValidReason::Unobserved, ConditionStatus::Unknown, String::new()),
+            }
+        }
+    }
+}
+
+/// What one certificate is at this time.
+fn validity(certificate: &CertificateObserved, now: Timestamp) -> (CertificatesValidReason, ConditionStatus, String) {
+    let what = format!("`{}` of Secret `{}`", certificate.key, certificate.secret);
+    let (no, yes) = (ConditionStatus::False, ConditionStatus::True);
+    match &certificate.validity {
+        Err(why) => (CertificatesValidReason::Malformed, no, format!("{what}: {why}")),
+        Ok(validity) if validity.until < now => {
+            (CertificatesValidReason::Expired, no, format!("{what} expired at {}", validity.until))
+        }
+        Ok(validity) if now < validity.from => {
+            (CertificatesValidReason::NotYetValid, no, format!("{what} is not valid before {}", validity.from))
+        }
+        Ok(validity) if validity.ends_soon(now) => {
+            (CertificatesValidReason::ExpiresSoon, yes, format!("{what} expires at {}", validity.until))
+        }
+        Ok(validity) => {
+            (CertificatesValidReason::InDate, yes, format!("{what} is the first to expire, at {}", validity.until))
+        }
+    }
+}
+
+/// What the EtcdBackups that name this cluster say of themselves. (No times that move with every backup, or this status
+/// would, too.)
+fn backup_healthy(facts: &Facts<'_>, now: Timestamp) -> Verdict {
+    let is = |reason, status, message| (ClusterCondition::BackupHealthy(reason), status, message);
+    let backups = &facts.observed.backups;
+    for backup in backups {
+        if let Some(why) = &backup.failure {
+            let message = format!("EtcdBackup `{}`: {why}", backup.name);
+            return is(BackupHealthyReason::BackupFailed, ConditionStatus::False, message);
+        }
+    }
+    if let Some(late) = backups.iter().find(|backup| backup.is_overdue(now)) {
+        let last = late
+            .last_success
+            .map_or("there is no good backup".to_owned(), |last| format!("the last good backup is of {last}"));
+        let every = late.interval.unwrap_or_default().as_secs();
+        let message = format!("EtcdBackup `{}`: {last}, and one is due every {every} s", late.name);
+        return is(BackupHealthyReason::BackupOverdue, ConditionStatus::False, message);
+    }
+    let (done, waiting): (Vec<_>, Vec<_>) = backups.iter().partition(|backup| backup.last_success.is_some());
+    let names = |of: &[&BackupObserved]| {
+        of.iter().map(|backup| format!("EtcdBackup `{}`", backup.name)).collect::<Vec<_>>().join(", ")
+    };
+    match (done.is_empty(), waiting.is_empty()) {
+        (true, true) => {
+            let message = "no EtcdBackup names this cluster in `spec.etcdEndpoints`".to_owned();
+            is(BackupHealthyReason::NoBackup, ConditionStatus::Unknown, message)
+        }
+        (_, false) => is(BackupHealthyReason::NotYet, ConditionStatus::Unknown, names(&waiting)),
+        (false, true) => is(BackupHealthyReason::BackedUp, ConditionStatus::True, names(&done)),
     }
 }
 

@@ -3,14 +3,16 @@
 //! Steps have events of their own (`apply/event.rs`); these are for what no step is taken for: a cluster that lost its
 //! quorum, a version that is refused, a Secret that is waited for. What conditions say all the time is not repeated.
 
-use crate::api::conditions::reason::{AvailableReason, CertificatesValidReason, StorageHealthyReason};
+use crate::api::conditions::reason::{
+    AvailableReason, BackupHealthyReason, CertificatesValidReason, StorageHealthyReason,
+};
 use crate::api::conditions::{ClusterCondition, Condition, ConditionKind, ConditionStatus, find, turned};
 use crate::recorder::News;
 
 /// From one list of conditions to the next. Two of one reason are one.
 pub fn news(before: &[Condition], after: &[Condition]) -> Vec<News> {
     let mut all: Vec<News> = Vec::new();
-    for type_ in ["Stalled", "Available", "CertificatesValid", "StorageHealthy", SPEC_WARNINGS] {
+    for type_ in ["Stalled", "Available", "CertificatesValid", "StorageHealthy", "BackupHealthy", SPEC_WARNINGS] {
         let is_new = turned(before, after, type_) || type_ == SPEC_WARNINGS && reworded(before, after, type_);
         let Some(now) = find(after, type_).filter(|_| is_new) else { continue };
         if let Some(news) = of_condition(find(before, type_), now)
@@ -62,7 +64,27 @@ fn of_condition(before: Option<&Condition>, now: &Condition) -> Option<News> {
     {
         return Some(News::warning("WaitingForSecret", message));
     }
+    if now.type_ == "CertificatesValid" {
+        return certificates(now).map(|reason| News::warning(reason, message));
+    }
+    // (Whose last attempt failed says so itself.)
+    if is(ClusterCondition::BackupHealthy(BackupHealthyReason::BackupOverdue), no) {
+        return Some(News::warning("BackupOverdue", message));
+    }
     is(ClusterCondition::StorageHealthy(StorageHealthyReason::NoSpace), no).then(|| News::warning("NoSpace", message))
+}
+
+/// What somebody must do something about, as the event's reason.
+fn certificates(condition: &Condition) -> Option<&'static str> {
+    use CertificatesValidReason::{Expired, ExpiresSoon, Malformed, NotYetValid};
+    let is = |reason: CertificatesValidReason| condition.reason == reason.as_str();
+    match () {
+        () if is(Malformed) => Some("CertificateMalformed"),
+        () if is(Expired) => Some("CertificateExpired"),
+        () if is(NotYetValid) => Some("CertificateNotYetValid"),
+        () if is(ExpiresSoon) => Some("CertificateExpiresSoon"),
+        () => None,
+    }
 }
 
 /// The reason of the condition as the event's, whose set is closed too.
@@ -160,6 +182,28 @@ mod tests {
         }
         let kind = ClusterCondition::CertificatesValid(CertificatesValidReason::Unobserved);
         assert_eq!(told(&new, &with(&new, kind, ConditionStatus::Unknown, "Secret `s`")), []);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_and_a_backup_that_does_not_come_are_told() {
+        let new = initial::<ClusterCondition>(None, NOW);
+        for (reason, event) in [
+            (CertificatesValidReason::Malformed, Some("CertificateMalformed")),
+            (CertificatesValidReason::Expired, Some("CertificateExpired")),
+            (CertificatesValidReason::NotYetValid, Some("CertificateNotYetValid")),
+            (CertificatesValidReason::ExpiresSoon, Some("CertificateExpiresSoon")),
+            (CertificatesValidReason::InDate, None),
+            (CertificatesValidReason::NotUsed, None),
+        ] {
+            let kind = ClusterCondition::CertificatesValid(reason);
+            let expected: Vec<_> = event.map(|event| (true, event)).into_iter().collect();
+            assert_eq!(told(&new, &with(&new, kind, ConditionStatus::True, "why")), expected);
+        }
+        for reason in BackupHealthyReason::ALL.iter().copied() {
+            let expected: &[_] =
+                if reason == BackupHealthyReason::BackupOverdue { &[(true, "BackupOverdue")] } else { &[] };
+            assert_eq!(told(&new, &with(&new, ClusterCondition::BackupHealthy(reason), false.into(), "why")), expected);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! The table is operator/tests/golden/status.snap, to be read. After a change that is wanted: `INSTA_UPDATE=always`.
 
+use jiff::SignedDuration;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -13,7 +14,9 @@ use crate::api::conditions::reason::{
     StalledReason, StorageHealthyReason, UpgradingReason,
 };
 use crate::api::conditions::{ConditionStatus, find};
-use crate::model::{Alarm, EtcdObserved, MemberId, SecretTrouble, SpecWarning};
+use crate::model::{
+    Alarm, BackupObserved, CertificateObserved, EtcdObserved, MemberId, SecretTrouble, SpecWarning, Validity,
+};
 use crate::plan::Step;
 use crate::plan::tests::world::{World, with_short_names};
 
@@ -271,6 +274,46 @@ fn bad_situations() -> Vec<(&'static str, World)> {
     ]
 }
 
+/// What certificates and backups can be, the world being as it should be.
+fn situations_of_others() -> Vec<(&'static str, World)> {
+    let at = |world: &World, days: i64| world.now + SignedDuration::from_hours(24 * days);
+    let certificate =
+        |world: &World, from: i64, until: i64| Ok(Validity { from: at(world, from), until: at(world, until) });
+    let with_certificate = |validity: &dyn Fn(&World) -> Result<Validity, String>| {
+        after(1, with_certificates(), |world| {
+            let good = certificate(world, -10, 400);
+            let one = |key, validity| CertificateObserved { secret: "peer".to_owned(), key, validity };
+            world.certificates = vec![one("peer-ca.crt", good), one("peer.crt", validity(world))];
+        })
+    };
+    let with_backup = |name, edit: &dyn Fn(&World, &mut BackupObserved)| {
+        (
+            name,
+            after(1, World::three(), |world| {
+                let every = Some(SignedDuration::from_hours(1));
+                let name = "hourly".to_owned();
+                let mut backup =
+                    BackupObserved { name, interval: every, created_at: world.now, last_success: None, failure: None };
+                edit(world, &mut backup);
+                world.backups = vec![backup];
+            }),
+        )
+    };
+    vec![
+        ("certificates in date", with_certificate(&|world| certificate(world, -10, 90))),
+        ("a certificate near its end", with_certificate(&|world| certificate(world, -91, 9))),
+        ("a certificate that ended", with_certificate(&|world| certificate(world, -91, -1))),
+        ("a certificate that begins tomorrow", with_certificate(&|world| certificate(world, 1, 90))),
+        ("no certificate", with_certificate(&|_| Err("it holds no PEM certificate".to_owned()))),
+        with_backup("its backup was not taken yet", &|_, _| ()),
+        with_backup("its backup succeeds", &|world, backup| backup.last_success = Some(world.now)),
+        with_backup("its backup fails", &|_, backup| backup.failure = Some("BucketMissing".to_owned())),
+        with_backup("its backup is overdue", &|world, backup| {
+            backup.last_success = Some(world.now - SignedDuration::from_hours(3));
+        }),
+    ]
+}
+
 /// Specs that deserve a word.
 fn situations_with_warnings() -> Vec<(&'static str, World)> {
     let default = || "3.2.13".parse().expect("a version");
@@ -287,7 +330,8 @@ fn situations_with_warnings() -> Vec<(&'static str, World)> {
 }
 
 fn situations() -> Vec<(&'static str, World)> {
-    good_situations().into_iter().chain(situations_with_warnings()).chain(bad_situations()).collect()
+    let good = good_situations().into_iter().chain(situations_of_others()).chain(situations_with_warnings());
+    good.chain(bad_situations()).collect()
 }
 
 /// The fields that scripts read, then the conditions.
@@ -344,6 +388,46 @@ fn every_reason_of_every_condition_is_in_the_table() {
     );
     let absent: Vec<_> = all.into_iter().filter(|reason| !said.contains(reason)).collect();
     assert_eq!(absent, []);
+}
+
+#[test]
+fn what_certificates_and_backups_are_is_said_in_words_that_stay_and_does_not_stop_ready() {
+    let said: Vec<_> = situations_of_others()
+        .into_iter()
+        .map(|(_, mut world)| {
+            let type_ = if world.certificates.is_empty() { "BackupHealthy" } else { "CertificatesValid" };
+            let (status, reason, message) = condition(&world, type_);
+            let said = format!("{} {reason}: {message}", status.as_str());
+            assert_eq!(condition(&world, "Ready").0, ConditionStatus::True);
+            world.run_passes(1);
+            let (status, reason, message) = condition(&world, type_);
+            assert_eq!(format!("{} {reason}: {message}", status.as_str()), said);
+            said
+        })
+        .collect();
+    insta::with_settings!({
+        snapshot_path => "../../tests/golden", prepend_module_to_snapshot => false, omit_expression => true,
+    }, { insta::assert_snapshot!("status_of_others", said.join("\n")) });
+}
+
+#[test]
+fn a_backup_is_overdue_when_a_whole_interval_went_by_without_one() {
+    let created_at = Timestamp::UNIX_EPOCH;
+    let at = |seconds| created_at + SignedDuration::from_secs(seconds);
+    let mut backup = BackupObserved {
+        name: "b".to_owned(),
+        interval: Some(SignedDuration::from_secs(3600)),
+        created_at,
+        last_success: None,
+        failure: None,
+    };
+    assert!(!backup.is_overdue(at(2 * 3600 + 300)) && backup.is_overdue(at(2 * 3600 + 301)), "it never succeeded");
+    backup.last_success = Some(at(3600));
+    assert!(!backup.is_overdue(at(3 * 3600 + 300)) && backup.is_overdue(at(3 * 3600 + 301)));
+    backup.interval = Some(SignedDuration::MAX);
+    assert!(!backup.is_overdue(Timestamp::MAX));
+    backup.interval = None;
+    assert!(!backup.is_overdue(Timestamp::MAX), "once is once");
 }
 
 #[test]

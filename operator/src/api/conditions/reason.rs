@@ -224,7 +224,17 @@ reasons! {
         SecretMissing,
         /// A Secret lacks a key.
         SecretIncomplete,
-        /// Secrets could not be read, or are there and complete: whether their certificates are in date is not checked.
+        /// What a Secret has for a certificate is none.
+        Malformed,
+        /// A certificate has ended.
+        Expired,
+        /// A certificate has not begun.
+        NotYetValid,
+        /// Less than a tenth of a certificate's life is left.
+        ExpiresSoon,
+        /// All are in date. Whether they are trusted shows when members and clients meet.
+        InDate,
+        /// Secrets could not be read.
         Unobserved,
     }
 }
@@ -232,8 +242,16 @@ reasons! {
 reasons! {
     /// Reasons of `BackupHealthy`.
     BackupHealthyReason {
-        /// Whether backups of this cluster succeed is not looked at here: each EtcdBackup says it of itself.
-        Unobserved,
+        /// No EtcdBackup names this cluster in `spec.etcdEndpoints`, by its client Service or a member.
+        NoBackup,
+        /// None of them has come to an end yet.
+        NotYet,
+        /// The last attempt of one of them failed.
+        BackupFailed,
+        /// A periodic one has let a whole interval go by without a good backup.
+        BackupOverdue,
+        /// The last backup of each is complete in the store.
+        BackedUp,
     }
 }
 

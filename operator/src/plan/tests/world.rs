@@ -15,9 +15,9 @@ use crate::api::cluster::{EtcdClusterStatus, PodPolicy};
 use crate::api::labels;
 use crate::model::quorum::quorum;
 use crate::model::{
-    Alarm, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved, MemberId, MemberStatus, Membership,
-    Observation, Observed, PodObserved, RaftTerm, Record, Revision, SecretTrouble, ServiceObserved, Storage, Tls,
-    Version, VolumeObserved,
+    Alarm, BackupObserved, CertificateObserved, ClusterId, ClusterIdentity, Desired, EtcdMember, EtcdObserved,
+    MemberId, MemberStatus, Membership, Observation, Observed, PodObserved, RaftTerm, Record, Revision, SecretTrouble,
+    ServiceObserved, Storage, Tls, Version, VolumeObserved,
 };
 use crate::plan::{Plan, PodDeletion, Step, VolumeDeletion, Waiting, plan};
 use crate::status;
@@ -124,6 +124,10 @@ pub(crate) struct World {
     pub(crate) storage_lags: bool,
     /// Members whose data is not what it should be.
     pub(crate) rotten: BTreeSet<String>,
+    /// What is in the Secrets.
+    pub(crate) certificates: Vec<CertificateObserved>,
+    /// EtcdBackups of the cluster.
+    pub(crate) backups: Vec<BackupObserved>,
     /// The API server takes no pods of these lineages.
     pub(crate) refused_lineages: BTreeSet<String>,
     /// The operator reaches no member.
@@ -204,6 +208,8 @@ impl World {
             lag_percent: 100,
             storage_lags: false,
             rotten: BTreeSet::new(),
+            certificates: Vec::new(),
+            backups: Vec::new(),
             refused_lineages: BTreeSet::new(),
             operator_cut: false,
             legacy_alive: None,
@@ -264,6 +270,8 @@ impl World {
             client_service: self.services.get("c-client").cloned(),
             secrets_missing: self.missing(&self.desired.for_formed(self.record.lineage.as_ref())),
             spec_secrets_missing: self.missing(&self.desired),
+            certificates: self.certificates.clone(),
+            backups: self.backups.clone(),
             etcd,
             etcd_restoring: self.record.restore.as_ref().map(|restore| self.observe_etcd(&restore.lineage.token)),
             legacy_alive: self.legacy_alive.clone(),
@@ -514,7 +522,7 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match step {
-            Step::CreateService(service) | Step::ReplaceService(service) => self.put_service(service),
+            Step::CreateService(service) | Step::UpdateService(service) => self.put_service(service),
             Step::CreateVolume(volume) => {
                 let name = volume.metadata.name.clone().expect("named");
                 let lineage = volume.metadata.labels.as_ref().and_then(|l| l.get(labels::LABEL_LINEAGE)).cloned();
