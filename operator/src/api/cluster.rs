@@ -108,6 +108,7 @@ pub struct PodPolicy {
     pub tolerations: Vec<Toleration>,
     /// Environment of the etcd container, `ETCD_*`. Do not override the flags that form the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub etcd_env: Vec<EnvVar>,
     /// Volume of each member. Absent: emptyDir, whose data goes with its pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -374,6 +375,36 @@ pub(super) const RULES: &[Rule] = &[
         at: "spec.version",
         rule: "self == '' || self.matches('^v*(0|[1-9][0-9]{0,5})[.](0|[1-9][0-9]{0,5})[.](0|[1-9][0-9]{0,5})(-[0-9A-Za-z.-]+)?$')",
         message: "`version` must be a version of etcd with major, minor and patch, such as 3.6.10 or v3.5.26-rc.0",
+    },
+    Rule {
+        at: "spec.repository",
+        rule: "!self.matches('@') && !self.matches('[^ \\t\\n][ \\t\\n]+[^ \\t\\n]') && !self.matches(':[^/]*$')",
+        message: "`repository` must be an image without tag or digest, such as quay.io/coreos/etcd",
+    },
+    Rule {
+        at: "spec.pod.etcdEnv",
+        rule: "self.all(e, !(e.name in ['ETCD_FORCE_NEW_CLUSTER', 'ETCD_WAL_DIR', 'ETCD_PROXY', 'ETCD_DISCOVERY', 'ETCD_DISCOVERY_SRV', 'ETCD_CONFIG_FILE']))",
+        message: "`pod.etcdEnv` must not contain ETCD_FORCE_NEW_CLUSTER, ETCD_WAL_DIR, ETCD_PROXY, ETCD_DISCOVERY, ETCD_DISCOVERY_SRV or ETCD_CONFIG_FILE: they make another cluster of a member, or hide its data",
+    },
+    Rule {
+        at: "spec.pod.persistentVolumeClaimSpec",
+        rule: "has(self.resources) && has(self.resources.requests) && 'storage' in self.resources.requests",
+        message: "`pod.persistentVolumeClaimSpec.resources.requests.storage` must be set, such as 10Gi",
+    },
+    Rule {
+        at: "spec.pod.persistentVolumeClaimSpec",
+        rule: "has(self.accessModes) && self.accessModes.size() > 0",
+        message: "`pod.persistentVolumeClaimSpec.accessModes` must be set, such as [ReadWriteOnce]",
+    },
+    Rule {
+        at: "spec.pod.persistentVolumeClaimSpec",
+        rule: "!has(self.volumeMode) || self.volumeMode == 'Filesystem'",
+        message: "`pod.persistentVolumeClaimSpec.volumeMode` must be Filesystem",
+    },
+    Rule {
+        at: "spec.pod.ClusterDomain",
+        rule: "self.matches('^[.]*([a-z0-9-]+([.][a-z0-9-]+)*)?[.]*$')",
+        message: "`pod.ClusterDomain` must be a DNS domain, such as .cluster.local",
     },
     Rule {
         at: "spec.pod.labels",

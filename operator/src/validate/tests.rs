@@ -118,6 +118,15 @@ fn bad_input_names_its_field_and_what_is_allowed() {
     }
 }
 
+/// What admission lets through and is refused here stops all care for a cluster that runs.
+#[test]
+fn admission_knows_every_variable_that_is_forbidden() {
+    let crds = serde_json::to_string(&crate::api::schema::custom_resource_definitions()).unwrap();
+    for (name, _) in ENV_FORBIDDEN {
+        assert!(crds.contains(&format!("'{name}'")), "{name}");
+    }
+}
+
 #[test]
 fn all_that_is_wrong_is_said_at_once() {
     assert_eq!(refusals(json!({"size": 0, "version": "abc", "repository": "a b"})).len(), 3);
