@@ -112,6 +112,9 @@ struct Process {
     fences: BTreeMap<Controller, Arc<Fence>>,
     fenced_ports: BTreeMap<Controller, Ports>,
     refusals: Refusals,
+    /// The EtcdClusters that it manages, and those of them whose phase is Failed.
+    managed: BTreeSet<ObjectKey>,
+    failed: BTreeSet<ObjectKey>,
     in_flight: BTreeMap<Controller, usize>,
     watches: SelectAll<BoxStream<'static, (Kind, WatchEvent)>>,
     /// What interrupts the watch of a kind, since it was last whole.
@@ -136,6 +139,8 @@ impl Process {
             fences: BTreeMap::new(),
             fenced_ports: BTreeMap::new(),
             refusals: Refusals::default(),
+            managed: BTreeSet::new(),
+            failed: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             running: FuturesUnordered::new(),
             ports,
@@ -325,9 +330,6 @@ impl Process {
             }
         };
         self.meter.pass(target, took, result);
-        if target.controller == Controller::Cluster {
-            self.count_clusters();
-        }
         if let Some(queue) = self.queues.get_mut(&target.controller) {
             queue.finish(target, now, finished);
         }
@@ -340,15 +342,25 @@ impl Process {
         after + SignedDuration::from_millis(random)
     }
 
-    fn count_clusters(&self) {
-        let cache = self.cache();
-        let managed = cache.all::<EtcdCluster>().filter(|cluster| self.manages(&Object::EtcdCluster(cluster.clone())));
-        let (mut count, mut failed) = (0, 0);
-        for cluster in managed {
-            count += 1;
-            failed += usize::from(cluster.status.as_ref().is_some_and(|status| status.phase == ClusterPhase::Failed));
+    /// Change by change: to walk through ten thousand of them after every pass would be most of the work.
+    fn count_clusters(&mut self, change: &Change) {
+        let key = change.latest().key();
+        let now = change.now.as_ref().filter(|now| self.manages(now));
+        let is_failed = |object: &Object| {
+            let cluster = object.typed::<EtcdCluster>();
+            cluster.and_then(|cluster| Some(cluster.status.as_ref()?.phase)) == Some(ClusterPhase::Failed)
+        };
+        self.failed.remove(&key);
+        match now {
+            Some(now) => {
+                if is_failed(now) {
+                    self.failed.insert(key.clone());
+                }
+                self.managed.insert(key);
+            }
+            None => drop(self.managed.remove(&key)),
         }
-        self.meter.clusters(count, failed);
+        self.meter.clusters(self.managed.len(), self.failed.len());
     }
 
     /// The scope annotation decides which operator an object belongs to, as with the archived one.
@@ -359,6 +371,9 @@ impl Process {
     fn queue_change(&mut self, change: &Change) {
         let object = change.latest();
         let key = object.key();
+        if object.kind() == Kind::EtcdCluster {
+            self.count_clusters(change);
+        }
         match object.kind() {
             Kind::EtcdCluster if self.manages(object) => {
                 self.count_change(change);

@@ -22,8 +22,8 @@ use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
 use crate::cache::Cache;
 use crate::model::{
-    BackupObserved, CertificateObserved, Desired, EtcdObserved, Observed, PodObserved, Record, SecretTrouble,
-    ServiceObserved, VolumeObserved,
+    BackupObserved, CertificateObserved, ClusterId, Desired, EtcdObserved, Lineage, Observed, PodObserved, Record,
+    SecretTrouble, ServiceObserved, VolumeObserved,
 };
 use crate::ports::{EtcdTls, Kubernetes, KubernetesError, ObjectKey, Ports, Scope};
 
@@ -94,6 +94,7 @@ pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: 
     let uid = view.cluster.uid().unwrap_or_default();
     Observed {
         entropy,
+        generation: view.cluster.metadata.generation,
         record,
         pods: view.pods.iter().map(|pod| (pod.name_any(), pod::observe_pod(pod, &uid))).collect(),
         volumes: view.volumes.iter().map(|volume| (volume.name_any(), observe_volume(volume, &uid))).collect(),
@@ -148,19 +149,20 @@ pub async fn observe(
         (Some(client), None) => Some(format!("Secret `{}` is needed to ask the members", client.operator_secret)),
         _ => None,
     };
-    let token = observed.record.lineage.as_ref().map(|lineage| lineage.token.clone());
-    let restoring = observed.record.restore.as_ref().map(|restore| restore.lineage.token.clone());
+    let identity = |lineage: &Lineage| (lineage.token.clone(), lineage.cluster_id);
+    let serving = observed.record.lineage.as_ref().map(identity);
+    let restoring = observed.record.restore.as_ref().map(|restore| identity(&restore.lineage));
     let (etcd, etcd_restoring) = futures::join!(
         async {
-            match &token {
+            match &serving {
                 Some(_) if unable.is_some() => EtcdObserved::nobody_to_ask(unable.as_deref().unwrap_or_default()),
-                Some(token) => ask(ports, desired, tls.as_ref(), &observed.pods, token).await,
+                Some((token, id)) => ask(ports, desired, tls.as_ref(), &observed.pods, (token, *id)).await,
                 None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
             }
         },
         async {
             match &restoring {
-                Some(token) => Some(ask(ports, desired, tls.as_ref(), &observed.pods, token).await),
+                Some((token, id)) => Some(ask(ports, desired, tls.as_ref(), &observed.pods, (token, *id)).await),
                 None => None,
             }
         }
@@ -177,7 +179,7 @@ async fn ask(
     desired: &Desired,
     tls: Option<&EtcdTls>,
     pods: &BTreeMap<String, PodObserved>,
-    token: &str,
+    (token, cluster_id): (&str, Option<ClusterId>),
 ) -> EtcdObserved {
     let mut members = pods.values().filter(|pod| pod.ours && pod.lineage.as_deref() == Some(token));
     let theirs = members.find_map(|pod| pod.tls.client.as_ref());
@@ -185,7 +187,7 @@ async fn ask(
         (None, Some(client)) => operator_tls(ports, desired, &client.operator_secret).await.ok(),
         _ => None,
     };
-    etcd::observe_etcd(ports, desired, tls.or(own.as_ref()), pods, token).await
+    etcd::observe_etcd(ports, desired, tls.or(own.as_ref()), pods, (token, cluster_id)).await
 }
 
 async fn operator_tls(ports: &Ports, desired: &Desired, secret: &str) -> Result<EtcdTls, SecretTrouble> {

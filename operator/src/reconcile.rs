@@ -7,7 +7,7 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::{EtcdCluster, EtcdClusterStatus, labels};
@@ -36,7 +36,7 @@ pub struct Context {
     pub clusterwide: bool,
     /// Whether a lock of the archived operator is fresh.
     pub legacy_alive: Option<String>,
-    /// What the API server refused last of each EtcdCluster's steps.
+    /// Which of each EtcdCluster's steps the API server refused when they were last tried.
     pub refusals: Refusals,
 }
 
@@ -45,10 +45,12 @@ pub struct Context {
 pub struct Refusal {
     step: String,
     why: String,
+    /// How often in a row.
+    times: u32,
 }
 
-/// By EtcdCluster. In memory only: the next try finds it again.
-pub type Refusals = Arc<Mutex<BTreeMap<ObjectKey, Refusal>>>;
+/// By EtcdCluster. In memory only: the next try finds them again.
+pub type Refusals = Arc<Mutex<BTreeMap<ObjectKey, Vec<Refusal>>>>;
 
 /// Longest refusal that is repeated in status.
 const REFUSAL_CHARACTERS_MAX: usize = 300;
@@ -56,17 +58,23 @@ const REFUSAL_CHARACTERS_MAX: usize = 300;
 impl Refusal {
     /// None for an error that may be another one at the next try.
     fn of(step: &Step, error: &ApplyError) -> Option<Self> {
+        use KubernetesError::{AlreadyExists, Forbidden, Invalid};
         let ApplyError::Kubernetes { source, .. } = error else { return None };
-        let (KubernetesError::Invalid { message } | KubernetesError::Forbidden { message }) = source else {
-            return None;
+        let said = |message: &str| message.trim().chars().take(REFUSAL_CHARACTERS_MAX).collect::<String>();
+        let why = match source {
+            Invalid { message } | Forbidden { message } => said(message),
+            // It was looked for a moment ago, by its label.
+            AlreadyExists { message } => {
+                format!("{}, and does not carry the label `{}` of this cluster", said(message), labels::LABEL_CLUSTER)
+            }
+            _ => return None,
         };
-        let why = message.trim().chars().take(REFUSAL_CHARACTERS_MAX).collect();
-        Some(Self { step: event::describe(step), why })
+        Some(Self { step: event::describe(step), why, times: 0 })
     }
 }
 
 impl Context {
-    fn refusals(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Refusal>> {
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Vec<Refusal>>> {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,15 +185,16 @@ async fn look(context: &Context, view: View) -> Result<Look, ReconcileError> {
     })
 }
 
-/// A plan that repeats a step which was refused says so.
+/// A plan that repeats a step which was refused says so; of several, the first.
 fn remember_refusal(context: &Context, desired: &Desired, plan: &mut Plan) {
     let key = ObjectKey::new(&desired.identity.namespace, &desired.identity.name);
     let mut refusals = context.refusals();
-    let Some(Refusal { step, why }) = refusals.get(&key).cloned() else { return };
-    if plan.steps.iter().any(|planned| event::describe(planned) == step) {
-        plan.waiting.insert(0, Waiting::StepRefused { step, why });
-    } else {
-        refusals.remove(&key);
+    let Some(known) = refusals.get_mut(&key) else { return };
+    let planned: BTreeSet<_> = plan.steps.iter().map(event::describe).collect();
+    known.retain(|refusal| planned.contains(&refusal.step));
+    match known.first().cloned() {
+        Some(Refusal { step, why, .. }) => plan.waiting.insert(0, Waiting::StepRefused { step, why }),
+        None => drop(refusals.remove(&key)),
     }
 }
 
@@ -217,27 +226,51 @@ async fn tell(context: &Context, key: &ObjectKey, look: &Look, status: &EtcdClus
     }
 }
 
+/// Carries the steps out. What the API server refuses to create holds up nobody else: the other steps were planned without
+/// it, and a member that only lacks its pod must not wait until somebody lifts a quota that a new one ran into.
 async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), ReconcileError> {
     let applier = Applier { ports: &context.ports, desired, tls: look.tls.as_ref() };
     let identity = &desired.identity;
     let key = ObjectKey::new(&identity.namespace, &identity.name);
     let about = About { kind: Kind::EtcdCluster, key: &key, uid: &identity.uid };
+    let mut refused: Option<ReconcileError> = None;
     for step in &look.plan.steps {
         tracing::info!(cluster = %desired.identity.name, namespace = %desired.identity.namespace, step = %event::describe(step));
         if let Err(error) = applier.apply(step).await {
-            if let Some(refusal) = Refusal::of(step, &error) {
-                let news = News::warning("StepRefused", format!("{}: {}", refusal.step, refusal.why));
-                let known = context.refusals().insert(key.clone(), refusal.clone());
-                if known.as_ref() != Some(&refusal) {
-                    recorder::tell(&context.ports, &about, &news).await;
-                }
+            let Some(refusal) = Refusal::of(step, &error) else { return Err(error.into()) };
+            let news = News::warning("StepRefused", format!("{}: {}", refusal.step, refusal.why));
+            // (Of several in one pass the first is told: the others mostly are for the same reason.)
+            if remember(context, &key, refusal, &error) && refused.is_none() {
+                recorder::tell(&context.ports, &about, &news).await;
             }
-            return Err(error.into());
+            if step.is_disruptive() {
+                return Err(error.into());
+            }
+            refused.get_or_insert(error.into());
+            continue;
         }
-        context.refusals().retain(|of, refusal| *of != key || refusal.step != event::describe(step));
+        if let Some(known) = context.refusals().get_mut(&key) {
+            known.retain(|refusal| refusal.step != event::describe(step));
+        }
         if let Some(news) = event::news(step) {
             recorder::tell(&context.ports, &about, &news).await;
         }
     }
-    Ok(())
+    refused.map_or(Ok(()), Err)
+}
+
+/// Whether it is to be told: it is new, or, where it may be our own create whose answer was late, it is not any more.
+fn remember(context: &Context, key: &ObjectKey, refusal: Refusal, error: &ApplyError) -> bool {
+    let exists = matches!(error, ApplyError::Kubernetes { source: KubernetesError::AlreadyExists { .. }, .. });
+    let mut refusals = context.refusals();
+    let known = refusals.entry(key.clone()).or_default();
+    let of_step = known.iter_mut().find(|known| known.step == refusal.step);
+    let is_same = of_step.as_ref().is_some_and(|known| known.why == refusal.why);
+    let times = of_step.as_ref().filter(|_| is_same).map_or(1, |known| known.times.saturating_add(1));
+    let refusal = Refusal { times, ..refusal };
+    match of_step {
+        Some(known) => *known = refusal,
+        None => known.push(refusal),
+    }
+    times == if exists { 2 } else { 1 }
 }

@@ -79,6 +79,12 @@ impl<'a> Facts<'a> {
         self.formed && !self.serves && !self.votes.has_quorum() && (self.asked || ready < self.votes.quorum())
     }
 
+    /// Not all members run the wanted release yet, or not any more.
+    pub(crate) fn version_differs(&self) -> bool {
+        let (Some(desired), Some(runs)) = (self.desired, &self.plan.record.version) else { return false };
+        *runs != desired.version && !(runs.is_same_release(&desired.version) && !self.image_differs())
+    }
+
     /// The wanted image is not yet, or not any more, what every pod has.
     pub(crate) fn image_differs(&self) -> bool {
         let Some(desired) = self.desired else { return false };
@@ -98,7 +104,7 @@ pub fn status(
     let desired = desired.as_ref().ok();
     let facts = Facts::of(desired, observed, plan);
     let mut status = previous.clone();
-    status.observed_generation = desired.map(|desired| desired.generation).or(previous.observed_generation);
+    status.observed_generation = observed.generation.or(previous.observed_generation);
     status.phase = phase(&facts);
     status.reason = reasons(plan);
     if let Some(desired) = desired {
@@ -173,8 +179,7 @@ fn leader(facts: &Facts<'_>) -> String {
 /// Set while members are being taken to another version, empty otherwise.
 fn target_version(facts: &Facts<'_>, desired: &Desired) -> String {
     let refused = facts.plan.refused.iter().any(|refused| matches!(refused, Unsafe::Version { .. }));
-    let differs = facts.plan.record.version.as_ref().is_some_and(|version| *version != desired.version);
-    if facts.formed && !refused && (differs && facts.image_differs()) {
+    if facts.formed && !refused && facts.version_differs() && facts.image_differs() {
         desired.version.to_string()
     } else {
         String::new()

@@ -35,6 +35,46 @@ fn process(world: &World) -> Process {
     process
 }
 
+/// How many EtcdClusters a process manages, and how many of them have failed.
+#[derive(Default)]
+struct Counts(Mutex<(usize, usize)>);
+
+impl Meter for Counts {
+    fn pass(&self, _: &Target, _: SignedDuration, _: PassResult) {}
+    fn cluster(&self, _: ClusterChange) {}
+    fn clusters(&self, managed: usize, failed: usize) {
+        *self.0.lock().unwrap() = (managed, failed);
+    }
+    fn queue(&self, _: Controller, _: usize, _: bool) {}
+    fn ready(&self, _: bool) {}
+    fn alive(&self) {}
+}
+
+#[test]
+fn clusters_are_counted_as_they_come_fail_change_their_operator_and_go() {
+    let counts = Arc::new(Counts::default());
+    let mut process = Process::new(World::new().ports(), options(false), counts.clone());
+    let cluster = |name: &str, version: u64, scope: &str, phase: &str| {
+        let text = format!(
+            "{{{GROUP}, kind: EtcdCluster, metadata: {{name: {name}, namespace: ns, uid: u, resourceVersion: '{version}', \
+             annotations: {{etcd.database.coreos.com/scope: '{scope}'}}}}, spec: {{size: 3}}, status: {{phase: {phase}}}}}"
+        );
+        Object::from_json(Kind::EtcdCluster, serde_saphyr::from_str(&text).expect("a manifest")).expect("a cluster")
+    };
+    let mut after = |event: WatchEvent| {
+        process.take_in(Happening::Watched(Kind::EtcdCluster, event));
+        *counts.0.lock().unwrap()
+    };
+    assert_eq!(
+        after(WatchEvent::Relisted(vec![cluster("a", 1, "", "Running"), cluster("b", 2, "", "Failed")])),
+        (2, 1)
+    );
+    assert_eq!(after(WatchEvent::Applied(cluster("a", 3, "", "Failed"))), (2, 2));
+    assert_eq!(after(WatchEvent::Applied(cluster("b", 4, "clusterwide", "Failed"))), (1, 1));
+    assert_eq!(after(WatchEvent::Applied(cluster("a", 5, "", "Running"))), (1, 0));
+    assert_eq!(after(WatchEvent::Deleted(cluster("a", 6, "", "Running"))), (0, 0));
+}
+
 #[test]
 fn a_queue_without_a_free_place_is_not_looked_at_again_and_again() {
     for controller in Controller::ALL {
@@ -123,13 +163,27 @@ fn show(context: &Context, kind: Kind, key: &ObjectKey) {
 /// A quota, an admission policy, a role that lacks a verb: without these words a person sees members that never come.
 #[test]
 fn what_kubernetes_refuses_is_told_once_and_stands_in_the_status_as_long_as_it_lasts() {
+    let message = "exceeded quota: pods=0".to_owned();
+    refused_until_it_is_not(KubernetesError::Forbidden { message }, "exceeded quota: pods=0");
+}
+
+/// `kubectl label pod a-x etcd_cluster-` takes a pod out of our sight.
+#[test]
+fn an_object_in_the_way_that_does_not_look_like_ours_is_told() {
+    let message = "services \"a\" already exists".to_owned();
+    refused_until_it_is_not(
+        KubernetesError::AlreadyExists { message },
+        "already exists, and does not carry the label `etcd_cluster` of this cluster",
+    );
+}
+
+fn refused_until_it_is_not(error: KubernetesError, words: &str) {
     let (world, kind) = (World::new(), Kind::EtcdCluster);
     let manifest = format!("{{{GROUP}, kind: EtcdCluster, metadata: {{{META}}}, spec: {{size: 3, version: 3.6.10}}}}");
     let key = world.kubernetes.insert(kind, &manifest);
     let (context, fence) = (context(&world, false), held(&world));
     let target = Target { controller: Controller::Cluster, key: key.clone() };
-    let message = "exceeded quota: pods=0".to_owned();
-    *world.kubernetes.refuse_creates.lock().unwrap() = Some(KubernetesError::Forbidden { message });
+    *world.kubernetes.refuse_creates.lock().unwrap() = Some(error);
     let status = || {
         show(&context, kind, &key);
         let cluster = now(world.ports().kubernetes.get_typed::<EtcdCluster>(&key)).expect("it is read");
@@ -142,10 +196,10 @@ fn what_kubernetes_refuses_is_told_once_and_stands_in_the_status_as_long_as_it_l
         told.extend(world.kubernetes.told().into_iter().filter(|event| event.contains("StepRefused")));
     }
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].ends_with("exceeded quota: pods=0"), "{told:?}");
+    assert!(told[0].ends_with(words), "{told:?}");
     let progressing = |status: &EtcdClusterStatus| {
         let condition = crate::api::conditions::find(&status.conditions, "Progressing").expect("it is always there");
-        (condition.reason.clone(), condition.message.contains("exceeded quota"))
+        (condition.reason.clone(), condition.message.contains(words))
     };
     assert_eq!(progressing(&status()), ("StepRefused".to_owned(), true));
     *world.kubernetes.refuse_creates.lock().unwrap() = None;

@@ -332,6 +332,8 @@ pub struct RestoreWanted {
 pub struct Observed {
     /// Drawn anew for each pass: the names of new members come from it, so that no name is invented twice.
     pub entropy: u64,
+    /// `metadata.generation` of the EtcdCluster: a spec that cannot be used was looked at, too.
+    pub generation: Option<i64>,
     /// What status remembers.
     pub record: Record,
     /// Pods that carry the cluster's label, or are controlled by it; by name.

@@ -120,6 +120,11 @@ impl Version {
         Self { major, minor, patch, pre: String::new() }
     }
 
+    /// The same release: what follows it (a build for an architecture, a pre-release) is not always in what a server says.
+    pub fn is_same_release(&self, other: &Self) -> bool {
+        (self.major, self.minor, self.patch) == (other.major, other.minor, other.patch)
+    }
+
     /// Whether it is at least this release. A pre-release counts as its release: it has the same capabilities.
     const fn at_least(&self, major: u32, minor: u32, patch: u32) -> bool {
         if self.major != major {
@@ -202,8 +207,8 @@ impl Version {
     /// Why members that run `from` must not be taken to `to`, and what is allowed instead. None: the step is safe.
     ///
     /// Going back within a minor is allowed, so that a bad patch release can be undone: patch releases share one
-    /// format and may run mixed. The exception is a step back to a release without `/livez`, which the probes of the
-    /// running pods ask for.
+    /// format and may run mixed. The exception is a step to a release without `/livez`, which the probes of the running
+    /// pods ask for: back within a minor, or from a late 3.4 to an early 3.5.
     pub fn why_not_step(from: &Self, to: &Self) -> Option<String> {
         if from == to {
             return None;
@@ -236,8 +241,12 @@ impl Version {
                  reads: must go to 3.5.{PATCH_BEFORE_3_6} or later first"
             ));
         }
-        if to < from && from.serves_livez() && !to.serves_livez() {
-            return Some(format!("{to} does not serve /livez, which the running pods are probed with"));
+        // (3.4.29 and later do, and the first releases of 3.5 do not.)
+        if from.serves_livez() && !to.serves_livez() {
+            return Some(format!(
+                "{to} does not serve /livez, which the running pods are probed with: must be 3.4.29 or later of 3.4, 3.5.11 or \
+                 later of 3.5, or 3.6"
+            ));
         }
         None
     }
@@ -300,6 +309,9 @@ mod tests {
             ("3.5.35", "3.5.26", None),
             ("3.5.26", "3.5.10", Some("/livez")),
             ("3.4.29", "3.4.28", Some("/livez")),
+            ("3.4.29", "3.5.10", Some("/livez")),
+            ("3.4.29", "3.5.11", None),
+            ("3.4.28", "3.5.10", None),
             ("3.2.25", "3.2.13", None),
             ("3.1.20", "3.2.25", None),
             ("3.2.25", "3.1.20", Some("downgraded")),

@@ -63,11 +63,21 @@ fn why_kept(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Opti
     let awaits_its_pod = member.pod.is_none() && member.volume.is_none_or(|volume| !volume.deleting);
     if awaits_its_pod {
         Some("its pod is yet to be made")
+    } else if is_ready_for_kubernetes(pass, member) {
+        Some("Kubernetes calls it ready, and it does not answer the operator: the way to it is broken")
     } else if is_first_of_its_kind(pass, members, member) {
         Some("it is the first that is as the spec wants it, and is not replaced")
     } else {
         None
     }
+}
+
+/// Its kubelet sees it take part in the quorum, as `/readyz` says where it is served, and only we do not hear it.
+fn is_ready_for_kubernetes(pass: &Pass<'_>, member: &Member<'_>) -> bool {
+    let is_proof =
+        |pod: &&PodObserved| pod.image_version().parse::<Version>().is_ok_and(|version| version.serves_livez());
+    let ready = member.pod.filter(|pod| pod.ready && !pod.deleting).filter(is_proof);
+    ready.is_some() && pass.observed.etcd.status(&member.name).is_none()
 }
 
 /// It is as the spec wants it, and no other member that serves is: replacing it cannot help, correcting the spec will (an

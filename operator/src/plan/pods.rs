@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::members::{Member, Members};
 use super::pass::Pass;
-use super::{PodDeletion, Step, Waiting, ownership, rollout, storage};
+use super::{PodDeletion, Step, Waiting, ownership, rollout, storage, version};
 use crate::build::pod::{AGENT_CONTAINER, FETCH_CONTAINER, RESTORE_CONTAINER};
 use crate::build::{self, InitialState, MemberStart};
 use crate::model::{PodObserved, Storage};
@@ -18,7 +18,9 @@ pub(super) fn bring_back(pass: &mut Pass<'_>, members: &Members<'_>) -> ControlF
     };
     let template = build::template_hash(&pass.desired);
     let mut repair: Option<(Step, &str)> = None;
-    for member in &members.all {
+    // Who has data comes first: where a quota has room for one, it is not for a new member.
+    let (started, new): (Vec<_>, Vec<_>) = members.all.iter().partition(|member| member.has_started());
+    for member in started.into_iter().chain(new) {
         if !ownership::is_free_or_ours(pass, &member.name, &token) {
             continue;
         }
@@ -89,7 +91,7 @@ fn create(pass: &mut Pass<'_>, members: &Members<'_>, member: &Member<'_>, token
         && (runs.major, runs.minor) == (desired.version.major, desired.version.minor)
         && is_roll_out_stopped(pass, members, member)
     {
-        desired.to_mut().version = runs;
+        desired.to_mut().version = version::as_tagged(members, runs);
     }
     let pod = build::member_pod(&desired, &start);
     pass.steps.push(Step::CreatePod(Box::new(pod)));

@@ -214,7 +214,8 @@ fn stop_old(pass: &mut Pass<'_>, mut record: RestoreRecord) -> ControlFlow<()> {
     let is_old = |token_of: &str| token_of != token;
     let superseded = |pass: &mut Pass<'_>| {
         let old = pass.observed.pods.values();
-        let old: Vec<_> = old.filter(|pod| pod.ours && pod.lineage.as_deref().is_some_and(is_old)).collect();
+        // (Those without a lineage are the archived operator's.)
+        let old: Vec<_> = old.filter(|pod| pod.ours && pod.lineage.as_deref().is_none_or(is_old)).collect();
         let mut serving = false;
         for pod in old {
             if !pod.deleting {

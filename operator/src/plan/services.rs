@@ -15,7 +15,10 @@ pub(super) fn keep(pass: &mut Pass<'_>) {
     // Between "confirmed" and "switched" the old lineage is being stopped: nothing new connects to it.
     let stopping = pass.record.restore.as_ref().is_some_and(|restore| restore.phase == RestorePhase::Confirmed);
     let wanted = build::client_service(&pass.desired, serving.filter(|_| !stopping));
-    let client = difference(pass.observed.client_service.as_ref(), wanted);
+    // Members that no record knows (the archived operator's, or ours whose status was lost) serve on until the restored ones
+    // are confirmed.
+    let is_theirs = pass.record.lineage.is_none() && !stopping && pass.observed.client_service.is_some();
+    let client = if is_theirs { None } else { difference(pass.observed.client_service.as_ref(), wanted) };
     pass.steps.splice(0..0, peer.into_iter().chain(client));
 }
 

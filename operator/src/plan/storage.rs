@@ -35,8 +35,12 @@ pub(super) fn drop_leftovers(pass: &mut Pass<'_>, members: &Members<'_>) -> Cont
     };
     let pods = pass.observed.pods.values().filter(|pod| left(pod.ours, &pod.lineage, &pod.name));
     for pod in pods {
-        // It follows a leader, so somebody counts it as a member: the list and it disagree, and time will tell.
-        let counted = pass.observed.etcd.status(&pod.name).is_some_and(|status| status.leader.is_some());
+        // It follows a leader, so somebody counts it as a member: the list and it disagree, and time will tell. (In a
+        // cluster of its own it counts for nothing.)
+        let ours = pass.record.lineage.as_ref().and_then(|lineage| lineage.cluster_id);
+        let status = pass.observed.etcd.status(&pod.name);
+        let status = status.filter(|status| ours.is_none_or(|ours| ours == status.cluster_id));
+        let counted = status.is_some_and(|status| status.leader.is_some());
         if pod.deleting || counted {
             pass.wait(Waiting::ObjectGone { kind: "Pod", name: pod.name.clone() });
         } else {

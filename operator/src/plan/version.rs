@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::members::{Member, Members};
 use super::pass::Pass;
 use super::{Step, Unsafe, Waiting, rollout};
-use crate::model::Version;
+use crate::model::{PodObserved, Version};
 
 /// etcd 3.6 takes a raft snapshot on disk after so many entries, unless the user's environment says another number.
 const SNAPSHOT_COUNT: u64 = 10_000;
@@ -43,8 +43,14 @@ pub(super) fn decide(pass: &mut Pass<'_>, members: &Members<'_>) {
     } else {
         return;
     }
-    pass.desired.to_mut().version = runs;
+    pass.desired.to_mut().version = as_tagged(members, runs);
     pass.version_refused = true;
+}
+
+/// What runs, as the tag that the pods have: a server of `3.5.26-arm64` calls itself 3.5.26, and there may be no such image.
+pub(super) fn as_tagged(members: &Members<'_>, runs: Version) -> Version {
+    let tags = members.all.iter().filter_map(|member| member.pod?.image_version().parse::<Version>().ok());
+    tags.into_iter().find(|tag| tag.is_same_release(&runs)).unwrap_or(runs)
 }
 
 /// When the last member below 3.6 is gone, what is in the log by then may be theirs, and nothing after it is.
@@ -64,6 +70,10 @@ fn why_not_yet(pass: &Pass<'_>, members: &Members<'_>, from: &Version, to: &Vers
     if to.minor <= from.minor || !from.has_storage_version() {
         return None;
     }
+    if let Some(silent) = silent_before(members, to) {
+        let why = format!("it does not answer, and what it has on its disk decides whether etcd {to} may start");
+        return Some(Waiting::MemberHealth { member: silent.name.clone(), why });
+    }
     let migrated = |member: &Member<'_>| {
         let storage = member.status.and_then(|status| status.storage_version.as_ref());
         storage.is_some_and(|storage| storage.minor >= from.minor)
@@ -81,6 +91,17 @@ fn why_not_yet(pass: &Pass<'_>, members: &Members<'_>, from: &Version, to: &Vers
     }
     let entries = legacy_log_left(pass, members)?;
     Some(Waiting::RaftSnapshot { version: to.clone(), entries })
+}
+
+/// A voter that does not answer, as long as no pod has the new minor: what it would say may hold the step up. One whose pod
+/// cannot start says nothing before its image is corrected.
+fn silent_before<'a, 'b>(members: &'a Members<'b>, to: &Version) -> Option<&'a Member<'b>> {
+    let is_new =
+        |pod: &PodObserved| pod.image_version().parse::<Version>().is_ok_and(|version| version.minor >= to.minor);
+    if members.all.iter().filter_map(|member| member.pod).any(is_new) {
+        return None;
+    }
+    members.voters().find(|voter| voter.status.is_none() && voter.pod.is_none_or(|pod| !pod.fails_to_start()))
 }
 
 /// Entries until each voter has a raft snapshot behind everything that members below 3.6 wrote; none when they have.

@@ -224,10 +224,7 @@ fn upgrading(facts: &Facts<'_>) -> Verdict {
     if let Some(why) = version {
         return is(UpgradingReason::Refused, false, why.to_string());
     }
-    let differs = facts
-        .desired
-        .is_some_and(|desired| facts.plan.record.version.as_ref().is_some_and(|version| *version != desired.version));
-    if !facts.formed || !differs {
+    if !facts.formed || !facts.version_differs() {
         return is(UpgradingReason::NotUpgrading, false, String::new());
     }
     if let Some(why) = failed_change(facts) {

@@ -57,7 +57,8 @@ fn with_invalid_spec(mut world: World) -> World {
     let refused = vec![Unsafe::Spec { message: "`spec.size` must be 1 to 9, and is 0".to_owned() }];
     let plan = Plan::refusing(world.record.clone(), refused.clone());
     let etcd = EtcdObserved::nobody_to_ask("the spec cannot be used");
-    let observed = Observed { peer_service: None, client_service: None, etcd, ..world.observe() };
+    let generation = Some(world.desired.generation + 1);
+    let observed = Observed { generation, peer_service: None, client_service: None, etcd, ..world.observe() };
     world.status = status(&world.status, &Err(refused), &observed, &plan, world.now);
     world
 }
@@ -408,6 +409,16 @@ fn what_certificates_and_backups_are_is_said_in_words_that_stay_and_does_not_sto
     insta::with_settings!({
         snapshot_path => "../../tests/golden", prepend_module_to_snapshot => false, omit_expression => true,
     }, { insta::assert_snapshot!("status_of_others", said.join("\n")) });
+}
+
+/// kstatus: a status whose generation is not the newest is one of a change that is still in progress.
+#[test]
+fn a_spec_that_cannot_be_used_was_observed_too() {
+    let world = with_invalid_spec(World::three());
+    let generation = Some(world.desired.generation + 1);
+    assert_eq!(world.status.observed_generation, generation);
+    let stalled = find(&world.status.conditions, "Stalled").expect("it is always there");
+    assert_eq!((stalled.reason.as_str(), stalled.observed_generation), ("InvalidSpec", generation));
 }
 
 #[test]

@@ -128,10 +128,16 @@ pub(crate) struct World {
     pub(crate) certificates: Vec<CertificateObserved>,
     /// EtcdBackups of the cluster.
     pub(crate) backups: Vec<BackupObserved>,
+    /// The API server takes no volume claim more.
+    pub(crate) no_new_volumes: bool,
+    /// It takes so many pods.
+    pub(crate) room_for: Option<usize>,
     /// The API server takes no pods of these lineages.
     pub(crate) refused_lineages: BTreeSet<String>,
     /// The operator reaches no member.
     pub(crate) operator_cut: bool,
+    /// It does not reach these, and everybody else does.
+    pub(crate) unheard: BTreeSet<String>,
     pub(crate) legacy_alive: Option<String>,
     pub(crate) secrets_missing: BTreeMap<String, SecretTrouble>,
     /// Secrets that are not there, whoever names them.
@@ -210,8 +216,11 @@ impl World {
             rotten: BTreeSet::new(),
             certificates: Vec::new(),
             backups: Vec::new(),
+            no_new_volumes: false,
+            room_for: None,
             refused_lineages: BTreeSet::new(),
             operator_cut: false,
+            unheard: BTreeSet::new(),
             legacy_alive: None,
             secrets_missing: BTreeMap::new(),
             absent_secrets: BTreeSet::new(),
@@ -263,6 +272,7 @@ impl World {
         };
         Observed {
             entropy: self.serial,
+            generation: Some(self.desired.generation),
             record: self.record.clone(),
             pods: self.pods.iter().map(|(name, pod)| (name.clone(), pod.seen.clone())).collect(),
             volumes: self.volumes.iter().map(|(name, volume)| (name.clone(), volume.seen.clone())).collect(),
@@ -316,7 +326,7 @@ impl World {
         let mut statuses = BTreeMap::new();
         for pod in pods {
             let name = &pod.seen.name;
-            let answer = self.alive(token, name).filter(|_| !self.operator_cut);
+            let answer = self.alive(token, name).filter(|_| !self.operator_cut && !self.unheard.contains(name));
             let status = answer.map_or_else(
                 || Observation::Unknown { why: "no answer".into() },
                 |id| {
@@ -325,7 +335,8 @@ impl World {
                     known(MemberStatus {
                         cluster_id: ClusterId(etcd.id),
                         member_id: id,
-                        version: pod.seen.image.rsplit_once(":v").expect("image with a tag").1.to_owned(),
+                        // A server does not know what it was built for.
+                        version: pod.seen.image_version().trim_end_matches("-arm64").to_owned(),
                         storage_version: self.storage_version(pod),
                         leader: etcd.leader,
                         term: RaftTerm(1),
@@ -382,8 +393,7 @@ impl World {
         let mut planned = plan(&self.desired, &observed, self.now);
         assert_eq!(planned, plan(&self.desired, &observed, self.now), "a plan is a function of its arguments");
         self.check_whole(&planned);
-        let refused = planned.steps.iter().position(|step| self.is_refused(step)).unwrap_or(planned.steps.len());
-        if let Some(step) = planned.steps.get(refused) {
+        if let Some(step) = planned.steps.iter().find(|step| self.is_refused(step)) {
             let why = "exceeded quota".to_owned();
             planned.waiting.insert(0, Waiting::StepRefused { step: super::describe(step), why });
         }
@@ -392,16 +402,24 @@ impl World {
         assert_eq!(self.record, planned.record, "status remembers the record");
         self.status = status;
         self.note(&planned);
-        for step in planned.steps.iter().take(most.min(refused)) {
-            self.check_step(step);
-            self.apply(step);
+        for step in planned.steps.iter().take(most) {
+            if !self.is_refused(step) {
+                self.check_step(step);
+                self.apply(step);
+            }
         }
         self.go_on();
         planned
     }
 
     fn is_refused(&self, step: &Step) -> bool {
+        if matches!(step, Step::CreateVolume(_)) {
+            return self.no_new_volumes;
+        }
         let Step::CreatePod(pod) = step else { return false };
+        if self.room_for.is_some_and(|most| self.pods.len() >= most) {
+            return true;
+        }
         let lineage = pod.metadata.labels.as_ref().and_then(|labels| labels.get(labels::LABEL_LINEAGE));
         lineage.is_some_and(|lineage| self.refused_lineages.contains(lineage))
     }

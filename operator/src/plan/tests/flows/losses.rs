@@ -3,10 +3,10 @@
 use super::{check, is_ready};
 use crate::api::cluster::ClusterPhase;
 use crate::api::conditions::{self, ConditionStatus};
-use crate::model::{Alarm, MemberId, Observation};
-use crate::plan::plan;
+use crate::model::{Alarm, ClusterId, MemberId, Observation, Observed};
 use crate::plan::tests::describe;
 use crate::plan::tests::world::World;
+use crate::plan::{Step, plan};
 use crate::status::status;
 
 #[test]
@@ -328,4 +328,41 @@ fn a_member_whose_pod_is_refused_is_kept() {
     world.refused_lineages.clear();
     world.run();
     assert_eq!(world.members(), members);
+}
+
+/// The way from the operator to one node is broken, and none of the others: its successor on that node would be as silent.
+#[test]
+fn a_voter_that_kubernetes_calls_ready_is_not_replaced_because_the_operator_does_not_hear_it() {
+    let mut world = World::three();
+    let (name, members) = (world.follower(), world.members());
+    world.unheard.insert(name.clone());
+    world.run_passes(1);
+    world.wait(30);
+    world.run_passes(3);
+    assert_eq!(world.members(), members, "{}", world.readable());
+    assert!(world.status.reason.contains("Kubernetes calls it ready"), "{}", world.status.reason);
+    world.cut.insert(name);
+    world.go_on();
+    world.run_passes(3);
+    assert_ne!(world.members(), members, "{}", world.readable());
+}
+
+/// Somebody restored a snapshot into one volume by hand: it leads itself, and is no member of ours.
+#[test]
+fn what_a_removed_member_left_goes_also_when_it_leads_a_cluster_of_its_own() {
+    let mut world = World::three();
+    let name = world.follower();
+    let token = world.token();
+    world.etcd.get_mut(&token).expect("it is formed").members.retain(|member| member.name != name);
+    let mut observed = world.observe();
+    let Some(Observation::Known { value: status, .. }) = observed.etcd.statuses.get_mut(&name) else {
+        let steps = plan(&world.desired, &observed, world.now).steps;
+        panic!("it answers: {steps:?}");
+    };
+    let is_deleted = |observed: &Observed| {
+        let steps = plan(&world.desired, observed, world.now).steps;
+        steps.iter().any(|step| matches!(step, Step::DeletePod { name: gone, .. } if *gone == name))
+    };
+    status.cluster_id = ClusterId(0xbad);
+    assert!(is_deleted(&observed));
 }

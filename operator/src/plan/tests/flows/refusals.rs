@@ -184,3 +184,33 @@ fn a_restore_changes_the_kind_of_tls() {
     assert!(is_ready(&world));
     assert!(world.pods.values().all(|pod| pod.seen.tls == world.desired.tls));
 }
+
+/// A quota that is used up: what a new member lacks holds up neither one that has data nor the way back.
+#[test]
+fn a_new_member_that_is_refused_holds_up_nobody_and_can_be_taken_back() {
+    let mut world = World::three();
+    let (members, name) = (world.members(), world.follower());
+    world.no_new_volumes = true;
+    world.want_size(5);
+    world.run_passes(3);
+    assert_eq!(world.members().len(), 4, "{}", world.readable());
+    world.kill_pod(&name);
+    world.run_passes(2);
+    assert!(world.pods[&name].seen.running, "{}", world.readable());
+    world.want_size(3);
+    world.run();
+    assert_eq!((world.members(), is_ready(&world)), (members, true), "{}", world.readable());
+}
+
+#[test]
+fn where_there_is_room_for_one_pod_it_is_for_the_member_with_data() {
+    let mut world = World::three();
+    world.room_for = Some(3);
+    world.want_size(5);
+    world.run_passes(3);
+    for name in world.members().into_iter().filter(|name| world.pods.contains_key(name)).collect::<Vec<_>>() {
+        world.kill_pod(&name);
+        world.run_passes(2);
+        assert!(world.pods.get(&name).is_some_and(|pod| pod.seen.running), "{}", world.readable());
+    }
+}

@@ -322,10 +322,16 @@ fn a_restore_of_a_forgotten_cluster_that_is_called_off_leaves_it_forgotten() {
     let mut world = World::three();
     let old: Vec<_> = world.volumes.keys().cloned().collect();
     (world.record, world.status) = Default::default();
+    let served = world.services["c-client"].selector.clone();
     world.want_restore("r", 1_000_000);
     world.run_passes(3);
+    assert_eq!(
+        world.services["c-client"].selector, served,
+        "clients keep what they have until there is something better"
+    );
     world.desired.restore = None;
     world.run_passes(10);
+    assert_eq!(world.services["c-client"].selector, served);
     assert!(world.record.lineage.is_none(), "{}", world.readable());
     assert!(old.iter().all(|name| world.volumes.contains_key(name)), "{}", world.readable());
     assert!(world.status.reason.contains("status records no cluster"), "{}", world.status.reason);
@@ -347,4 +353,19 @@ fn restored_members_that_died_before_all_old_ones_were_gone_can_be_restored_agai
     world.run();
     assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("s"));
     assert!(is_ready(&world));
+}
+
+/// The archived operator's members carry no lineage; left alone they would serve on under the same name.
+#[test]
+fn members_of_the_archived_operator_stop_when_the_restored_ones_are_confirmed() {
+    let mut world = World::three();
+    let old = world.members();
+    for name in &old {
+        world.pods.get_mut(name).expect("it is there").seen.lineage = None;
+    }
+    (world.record, world.status) = Default::default();
+    world.want_restore("r", 100);
+    world.run();
+    assert!(old.iter().all(|name| !world.pods.contains_key(name)), "{}", world.readable());
+    assert!(is_ready(&world) && world.members().len() == 3);
 }

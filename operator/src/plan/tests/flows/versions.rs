@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use super::check;
+use super::{check, is_ready};
 use crate::api::conditions::{ConditionStatus, find};
 use crate::plan::tests::world::World;
 
@@ -183,4 +183,45 @@ fn the_only_member_whose_version_cannot_be_pulled_says_so() {
     world.run();
     let upgrading = find(&world.status.conditions, "Upgrading").expect("it is always there");
     assert_eq!((upgrading.status.as_str(), upgrading.reason.as_str()), ("False", "NotUpgrading"));
+}
+
+/// Nothing is inferred from a member that is not there: what it has on its disk may be what the step must wait for.
+#[test]
+fn a_member_that_is_made_anew_before_it_said_what_it_has_keeps_the_version_that_runs() {
+    let mut world = World::new(1, true, "3.5.35");
+    world.run();
+    world.want_version("3.6.10");
+    world.run();
+    world.want_version("3.7.3");
+    world.want_other_template();
+    world.run_passes(3);
+    assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.6.10"), "{}", world.readable());
+    world.run();
+    assert!(is_ready(&world) && world.pods.values().all(|pod| pod.seen.image == "etcd:v3.7.3"), "{}", world.readable());
+}
+
+/// Its image was made after a spec that is corrected since: nobody waits for what it cannot say.
+#[test]
+fn a_member_whose_image_cannot_be_pulled_does_not_hold_up_the_next_minor() {
+    let mut world = World::formed(3, true, "3.6.10");
+    world.missing_images.insert("3.6.99".into());
+    world.want_version("3.6.99");
+    world.run_passes(3);
+    world.want_version("3.7.3");
+    world.run();
+    assert!(is_ready(&world) && world.pods.values().all(|pod| pod.seen.image == "etcd:v3.7.3"), "{}", world.readable());
+}
+
+/// Its server calls itself 3.6.10, and an image of that tag may be of another architecture, or not be there.
+#[test]
+fn a_build_for_an_architecture_is_the_release_that_its_server_says() {
+    let mut world = World::formed(3, true, "3.6.10-arm64");
+    world.run();
+    let upgrading = find(&world.status.conditions, "Upgrading").expect("it is always there");
+    assert_eq!((is_ready(&world), upgrading.reason.as_str()), (true, "NotUpgrading"));
+    world.want_version("3.8.0-arm64");
+    let name = world.follower();
+    world.kill_pod(&name);
+    world.run_passes(2);
+    assert_eq!(world.pods[&name].seen.image, "etcd:v3.6.10-arm64", "{}", world.readable());
 }
