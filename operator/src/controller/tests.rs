@@ -210,6 +210,24 @@ fn refused_until_it_is_not(error: KubernetesError, words: &str) {
     assert!(!progressing(&status()).1);
 }
 
+/// The others were planned without it.
+#[test]
+fn what_kubernetes_refuses_holds_up_no_other_step_of_the_pass() {
+    let (world, kind) = (World::new(), Kind::EtcdCluster);
+    let manifest = format!("{{{GROUP}, kind: EtcdCluster, metadata: {{{META}}}, spec: {{size: 3, version: 3.6.10}}}}");
+    let key = world.kubernetes.insert(kind, &manifest);
+    let context = context(&world, false);
+    show(&context, kind, &key);
+    let message = "exceeded quota: services=0".to_owned();
+    *world.kubernetes.refuse_creates.lock().unwrap() = Some(KubernetesError::Forbidden { message });
+    *world.kubernetes.refused_kind.lock().unwrap() = Some(Kind::Service);
+    let target = Target { controller: Controller::Cluster, key };
+    let (reason, why) = now(run_pass(&context, &target, held(&world))).expect_err("a step was refused");
+    assert_eq!((reason, why.contains("exceeded quota")), (FailureReason::KubernetesWrite, true), "{why}");
+    let pods = world.kubernetes.created.lock().unwrap().iter().filter(|kind| **kind == Kind::Pod).count();
+    assert_eq!(pods, 3);
+}
+
 /// An object of each kind, queued while it was ours and moved to the other operator since.
 #[test]
 fn an_object_whose_scope_was_changed_while_it_was_queued_is_left_to_the_other_operator() {

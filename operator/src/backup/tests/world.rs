@@ -160,6 +160,10 @@ pub(crate) struct Objects {
     phases: Mutex<Vec<(Kind, String)>>,
     /// The answer to every create of anything but an Event.
     pub(crate) refuse_creates: Mutex<Option<KubernetesError>>,
+    /// Of this kind only.
+    pub(crate) refused_kind: Mutex<Option<Kind>>,
+    /// What was created. (It is not kept.)
+    pub(crate) created: Mutex<Vec<Kind>>,
     /// What happens while the next read of an object of this kind is on its way, and what it answers then.
     pub(crate) next_read: Mutex<Option<(Kind, ReadHook)>>,
 }
@@ -237,9 +241,12 @@ impl Kubernetes for Objects {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (type_, reason, message) = (text(&event.type_), text(&event.reason), text(&event.message));
             self.events.lock().unwrap().push(format!("{type_} {reason}: {message}"));
-        } else if let Some(error) = self.refuse_creates.lock().unwrap().clone() {
+        } else if let Some(error) = self.refuse_creates.lock().unwrap().clone()
+            && self.refused_kind.lock().unwrap().is_none_or(|kind| kind == object.kind())
+        {
             return Err(error);
         }
+        self.created.lock().unwrap().push(object.kind());
         Ok(object.clone())
     }
 
