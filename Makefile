@@ -1,4 +1,6 @@
 # What one can do here. Each target installs what it needs, or says what is missing.
+# Where rustup puts cargo: a shell that was there before it does not know.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SEEDS ?= 500
@@ -33,7 +35,7 @@ lint: tools ## Formatting, clippy, dependencies, documentation.
 sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them with all its events.
 	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
-zoo: ## Takes guards away from the operator, one at a time, and sees whether the simulation notices.
+zoo: tools ## Takes guards away from the operator, one at a time, and sees whether the simulation notices.
 	.ci/zoo
 
 scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name for one of them.
