@@ -69,6 +69,7 @@ impl Formed {
             cluster_id: Some(ClusterId(7)),
             restored_from: None,
             tls: Some(Tls::default()),
+            cluster_domain: Some(String::new()),
         };
         let mut objects = vec![cluster.into_object()];
         objects

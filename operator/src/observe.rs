@@ -156,7 +156,7 @@ pub async fn observe(
         async {
             match &serving {
                 Some(_) if unable.is_some() => EtcdObserved::nobody_to_ask(unable.as_deref().unwrap_or_default()),
-                Some((token, id)) => ask(ports, desired, tls.as_ref(), &observed.pods, (token, *id)).await,
+                Some((token, id)) => ask(ports, &of_members, tls.as_ref(), &observed.pods, (token, *id)).await,
                 None => EtcdObserved::nobody_to_ask("the cluster was not formed yet"),
             }
         },

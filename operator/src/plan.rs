@@ -105,7 +105,7 @@ fn hands_off(pass: &mut Pass<'_>) -> ControlFlow<()> {
 
 /// The stages, in the order of safety. A stage that breaks has work that must be done before anything after it.
 fn work(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    ownership::kind_of_tls(pass);
+    ownership::kept_for_life(pass);
     ownership::refusals(pass);
     // A restore replaces everything below: nothing else is changed while it is under way.
     restore::carry_out(pass)?;

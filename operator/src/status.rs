@@ -200,6 +200,7 @@ fn lineage_status(lineage: &Lineage) -> LineageStatus {
             server_secret: tls.client.as_ref().map(|client| client.server_secret.clone()),
             operator_secret: tls.client.as_ref().map(|client| client.operator_secret.clone()),
         }),
+        cluster_domain: lineage.cluster_domain.clone(),
     }
 }
 
@@ -283,6 +284,7 @@ fn lineage_of(lineage: &LineageStatus) -> Result<Lineage, RecordError> {
         cluster_id: cluster_id.transpose()?,
         restored_from: lineage.restored_from.clone(),
         tls: lineage.tls.as_ref().map(tls_of),
+        cluster_domain: lineage.cluster_domain.clone(),
     })
 }
 

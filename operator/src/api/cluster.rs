@@ -288,6 +288,9 @@ pub struct Lineage {
     /// TLS that its members run with. It can be turned neither on nor off under them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<LineageTls>,
+    /// What `pod.ClusterDomain` was when they first answered. It cannot be changed under them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_domain: Option<String>,
 }
 
 /// TLS of the members of a lineage: the Secrets that they were started with. Without a Secret there is no TLS to that side.

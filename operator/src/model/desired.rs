@@ -98,17 +98,27 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// The same for the members of a formed lineage. TLS can be turned neither on nor off under them: they are asked by the
-    /// scheme that they were started with, and peers know one another by URLs with it. Another Secret is no other kind.
+    /// The same for the members of a formed lineage. TLS can be turned neither on nor off under them, and the domain is
+    /// theirs for life: they are asked by the URL that they were started with, and peers know one another by such. Another
+    /// Secret is no other kind.
     pub fn for_formed(&self, lineage: Option<&Lineage>) -> Cow<'_, Self> {
-        let runs = lineage.filter(|lineage| lineage.formed).and_then(|lineage| lineage.tls.as_ref());
-        let Some(runs) = runs.filter(|runs| !runs.is_same_kind(&self.tls)) else { return Cow::Borrowed(self) };
-        let mut desired = self.clone();
-        if runs.client.is_some() != self.tls.client.is_some() {
-            desired.tls.client.clone_from(&runs.client);
+        let Some(lineage) = lineage.filter(|lineage| lineage.formed) else { return Cow::Borrowed(self) };
+        let tls = lineage.tls.as_ref().filter(|runs| !runs.is_same_kind(&self.tls));
+        let domain = lineage.cluster_domain.as_ref().filter(|domain| **domain != self.cluster_domain);
+        if tls.is_none() && domain.is_none() {
+            return Cow::Borrowed(self);
         }
-        if runs.peer_secret.is_some() != self.tls.peer_secret.is_some() {
-            desired.tls.peer_secret.clone_from(&runs.peer_secret);
+        let mut desired = self.clone();
+        if let Some(domain) = domain {
+            desired.cluster_domain.clone_from(domain);
+        }
+        if let Some(runs) = tls {
+            if runs.client.is_some() != self.tls.client.is_some() {
+                desired.tls.client.clone_from(&runs.client);
+            }
+            if runs.peer_secret.is_some() != self.tls.peer_secret.is_some() {
+                desired.tls.peer_secret.clone_from(&runs.peer_secret);
+            }
         }
         Cow::Owned(desired)
     }

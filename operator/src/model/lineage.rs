@@ -28,6 +28,8 @@ pub struct Lineage {
     pub restored_from: Option<String>,
     /// TLS that its members run with, known from the moment of formation.
     pub tls: Option<Tls>,
+    /// The domain in its members' URLs, known from when they first answered under it.
+    pub cluster_domain: Option<String>,
 }
 
 /// How far a restore has come. Before `Switched` it can be rolled back, after it only goes on.

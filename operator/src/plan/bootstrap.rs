@@ -29,7 +29,7 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         lineage.tls = formation::tls_of(pass, &lineage);
         pass.record.lineage = Some(lineage);
         // From here on it is a formed cluster, in this pass already.
-        ownership::kind_of_tls(pass);
+        ownership::kept_for_life(pass);
         return ControlFlow::Continue(());
     }
     let observed = pass.observed;

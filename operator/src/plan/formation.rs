@@ -35,6 +35,7 @@ pub(super) fn lineage(desired: &Desired, uid: &str, attempt: u32, restored_from:
         cluster_id: None,
         restored_from,
         tls: None,
+        cluster_domain: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use super::pass::Pass;
 use super::{Unsafe, Waiting, formation};
-use crate::model::{Lineage, NOT_AUTHORISED, SecretTrouble};
+use crate::model::{Desired, Lineage, NOT_AUTHORISED, SecretTrouble};
 
 /// Objects of others under names that we need, and evidence of a cluster that the record does not know.
 pub(super) fn conflicts(pass: &mut Pass<'_>) -> ControlFlow<()> {
@@ -40,19 +40,37 @@ fn forgotten(pass: &mut Pass<'_>) -> ControlFlow<()> {
     }
 }
 
-/// Whether TLS is there or not holds for the life of a formed cluster, which its record remembers. A formation that has
-/// not begun to serve, and a restore, begin with what the spec wants.
-pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
+/// Whether TLS is there or not, and the domain, hold for the life of a formed cluster, which its record remembers. A
+/// formation that has not begun to serve, and a restore, begin with what the spec wants.
+pub(super) fn kept_for_life(pass: &mut Pass<'_>) {
     remember_tls(pass);
+    remember_domain(pass);
     let spec = pass.spec;
     let Cow::Owned(narrowed) = spec.for_formed(pass.record.lineage.as_ref()) else { return };
-    let wanted = &spec.tls;
+    let runs = &narrowed.cluster_domain;
+    if *runs != spec.cluster_domain {
+        let message = format!(
+            "`spec.pod.ClusterDomain` is `{}`, and the members of a formed cluster know one another by names under `{runs}`: \
+             they run on as they are; take the change back, or restore the cluster from a backup: restored members run as \
+             the spec says",
+            spec.cluster_domain
+        );
+        pass.refuse(Unsafe::Spec { message });
+    }
+    refuse_kind_of_tls(pass, &narrowed);
     pass.desired = Cow::Owned(narrowed);
+}
+
+fn refuse_kind_of_tls(pass: &mut Pass<'_>, narrowed: &Desired) {
+    let wanted = &pass.spec.tls;
+    let runs = &narrowed.tls;
+    if runs.is_same_kind(wanted) {
+        return;
+    }
     let turned = |what: &str, runs: bool, wanted: bool| {
         let how = if wanted { "on" } else { "off" };
         (runs != wanted).then(|| format!("TLS {what} {how}"))
     };
-    let runs = &pass.desired.tls;
     let clients = turned("to clients", runs.client.is_some(), wanted.client.is_some());
     let peers = turned("between peers", runs.peer_secret.is_some(), wanted.peer_secret.is_some());
     let what = clients.into_iter().chain(peers).collect::<Vec<_>>().join(" and ");
@@ -61,6 +79,18 @@ pub(super) fn kind_of_tls(pass: &mut Pass<'_>) {
          back, or restore the cluster from a backup: restored members run as the spec says"
     );
     pass.refuse(Unsafe::Spec { message });
+}
+
+/// What the members answer under is theirs, from then on.
+fn remember_domain(pass: &mut Pass<'_>) {
+    let answered = pass.observed.etcd.membership.known().is_some();
+    if let Some(lineage) = &mut pass.record.lineage
+        && lineage.formed
+        && lineage.cluster_domain.is_none()
+        && answered
+    {
+        lineage.cluster_domain = Some(pass.spec.cluster_domain.clone());
+    }
 }
 
 /// Follows Secrets that are renewed under another name, once every member runs with them. The kind never changes. (A record

@@ -133,7 +133,14 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
 fn confirm_again(pass: &mut Pass<'_>, record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
     let nobody = EtcdObserved::nobody_to_ask("no restored member has an address");
     let etcd = pass.observed.etcd_restoring.as_ref().unwrap_or(&nobody);
-    let unformed = Lineage { formed: false, formed_at: None, cluster_id: None, tls: None, ..record.lineage.clone() };
+    let unformed = Lineage {
+        formed: false,
+        formed_at: None,
+        cluster_id: None,
+        tls: None,
+        cluster_domain: None,
+        ..record.lineage.clone()
+    };
     let Err(why) = confirm(pass, &unformed, etcd, wanted) else { return stop_old(pass, record) };
     let confirmed_at = record.lineage.formed_at.unwrap_or(pass.now);
     let overdue = pass.now.duration_since(confirmed_at) > pass.desired.replace_after;

@@ -2,13 +2,13 @@
 
 use super::{check, is_ready};
 use crate::model::{ClientTls, Tls};
-use crate::plan::Step;
 use crate::plan::tests::world::World;
+use crate::plan::{Step, plan};
 
 #[test]
 fn members_that_do_not_trust_our_certificate_are_named_with_what_they_say() {
     use crate::model::Observation;
-    use crate::plan::{Waiting, plan};
+    use crate::plan::Waiting;
     let world = World::formed(1, true, "3.6.10");
     let mut observed = world.observe();
     let why = "not authorised: unknown authority".to_owned();
@@ -213,4 +213,26 @@ fn where_there_is_room_for_one_pod_it_is_for_the_member_with_data() {
         world.run_passes(2);
         assert!(world.pods.get(&name).is_some_and(|pod| pod.seen.running), "{}", world.readable());
     }
+}
+
+/// Asked under another name nobody would answer, and a pod made anew would wait for a name that is not its own.
+#[test]
+fn another_domain_under_a_formed_cluster_is_refused_and_restored_members_begin_with_it() {
+    let mut world = World::three();
+    world.run_passes(2);
+    let name = world.follower();
+    world.desired.cluster_domain = ".cluster.lcal".to_owned();
+    world.kill_pod(&name);
+    let steps = plan(&world.desired, &world.observe(), world.now).steps;
+    let pods: Vec<_> =
+        steps.iter().filter_map(|step| if let Step::CreatePod(pod) = step { Some(pod) } else { None }).collect();
+    assert!(pods.len() == 1 && !serde_json::to_string(&pods[0]).expect("json").contains("cluster.lcal"));
+    world.run_passes(3);
+    assert!(world.status.reason.contains("`spec.pod.ClusterDomain` is `.cluster.lcal`"), "{}", world.status.reason);
+    assert!(world.pods[&name].seen.running, "{}", world.readable());
+    world.want_restore("r", 100);
+    world.run();
+    assert!(is_ready(&world), "{}", world.status.reason);
+    let lineage = world.record.lineage.as_ref().expect("it is formed");
+    assert_eq!(lineage.cluster_domain.as_deref(), Some(".cluster.lcal"));
 }
