@@ -27,7 +27,10 @@ pub fn news(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Vec<News> {
         return vec![News::normal(SUCCEEDED, format!("{}{after_failures}", outcome.message))];
     }
     if outcome.status == ConditionStatus::False && turned(&before.conditions, &after.conditions, SUCCEEDED) {
-        return vec![unsuccessful(outcome)];
+        // That a run was interrupted says nothing of what holds the next one up.
+        let interrupted = BackupCondition::BackupSucceeded(Why::Interrupted).reason() == outcome.reason;
+        let also = if interrupted { waiting(before, after) } else { None };
+        return [unsuccessful(outcome)].into_iter().chain(also).collect();
     }
     waiting(before, after).into_iter().collect()
 }

@@ -34,6 +34,13 @@ impl Draft<EtcdBackupStatus> {
         self.set(BackupCondition::Stalled(Stalled::NotStalled), ConditionStatus::False, "");
     }
 
+    /// A run left no result, which is counted like an attempt that failed.
+    fn interrupted(&mut self) {
+        self.status.attempts = self.status.attempts.saturating_add(1);
+        let message = "the operator stopped while the backup ran; it is taken again";
+        self.set(BackupCondition::BackupSucceeded(Succeeded::Interrupted), ConditionStatus::False, message);
+    }
+
     /// `BackupSucceeded` of an object that no attempt has ended for yet.
     fn not_yet(&mut self) {
         let failed_before = BackupCondition::BackupSucceeded(Succeeded::FailedBefore).reason();
@@ -45,6 +52,16 @@ impl Draft<EtcdBackupStatus> {
     }
 }
 
+/// Begins a status that holds a run up. The phase, which is about to be overwritten, is the only trace of a run that left
+/// no result: without counting it here it would be forgotten, and the next one a whole interval away.
+fn held_up(previous: &EtcdBackupStatus, generation: Option<i64>, now: Timestamp) -> Draft<EtcdBackupStatus> {
+    let mut draft = Draft::new(previous, generation, now);
+    if previous.phase == Some(BackupPhase::Running) {
+        draft.interrupted();
+    }
+    draft
+}
+
 /// The spec cannot be used.
 pub fn invalid(
     previous: &EtcdBackupStatus,
@@ -52,7 +69,7 @@ pub fn invalid(
     faults: &[Invalid],
     now: Timestamp,
 ) -> EtcdBackupStatus {
-    let mut draft = Draft::new(previous, generation, now);
+    let mut draft = held_up(previous, generation, now);
     let message = sentence(faults);
     draft.status.reason.clone_from(&message);
     draft.status.next_run_time = None;
@@ -70,7 +87,7 @@ pub fn waiting(
     until: Timestamp,
     now: Timestamp,
 ) -> EtcdBackupStatus {
-    let mut draft = Draft::new(previous, desired.generation, now);
+    let mut draft = held_up(previous, desired.generation, now);
     let message = waiting.to_string();
     match waiting {
         Waiting::Missing(missing) => {
@@ -114,9 +131,7 @@ pub fn waiting(
 pub fn running(previous: &EtcdBackupStatus, desired: &Desired, interrupted: bool, now: Timestamp) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
     if interrupted {
-        draft.status.attempts = draft.status.attempts.saturating_add(1);
-        let message = "the operator stopped while the backup ran; it is taken again";
-        draft.set(BackupCondition::BackupSucceeded(Succeeded::Interrupted), ConditionStatus::False, message);
+        draft.interrupted();
     }
     draft.status.last_run_time = Some(seconds(now));
     draft.status.next_run_time = None;

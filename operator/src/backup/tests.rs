@@ -488,6 +488,76 @@ fn the_result_of_a_run_survives_edits_and_lost_answers() {
 }
 
 #[test]
+fn an_interrupted_run_is_taken_again_although_the_next_pass_came_too_early() {
+    let bench = Bench::new(PERIODIC);
+    bench.world.kubernetes.lose.lock().unwrap().push(KubernetesError::Ambiguous { message: String::new() });
+    assert!(bench.pass().is_err() && bench.world.keys().is_empty());
+    bench.world.pass_time(1);
+    assert_eq!(bench.pass(), Ok(Next::after(SignedDuration::from_secs(4))));
+    assert_eq!((bench.status().attempts, bench.why().as_str()), (1, "Interrupted"));
+    bench.world.pass_time(5);
+    bench.pass().unwrap();
+    assert_eq!(bench.records().len(), 1, "{}", bench.status().reason);
+}
+
+#[test]
+fn an_interrupted_run_is_taken_again_whatever_holds_it_up_first() {
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: aws, namespace: ns}, data: {credentials: Cg==}}";
+    let spec = PERIODIC.replace("dir/key}", "dir/key, awsSecret: aws}").replace("125", "86400");
+    type Case = (&'static str, fn(&mut Bench), fn(&mut Bench));
+    let cases: [Case; 3] = [
+        ("no Secret", |bench| bench.world.kubernetes.remove(Kind::Secret, &ObjectKey::new("ns", "aws")), |_| {}),
+        (
+            "a fresh lock",
+            |bench| bench.context.legacy_alive = Some("lock".into()),
+            |bench| bench.context.legacy_alive = None,
+        ),
+        ("a spec that cannot be used", |bench| set_max_backups(bench, -1), |bench| set_max_backups(bench, 2)),
+    ];
+    for (what, hold_up, let_go) in cases {
+        let mut bench = Bench::new(&spec);
+        bench.world.kubernetes.insert(Kind::Secret, secret);
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            json["status"] = serde_json::json!({"phase": "Running", "lastRunTime": "2026-11-30T02:02:04Z"});
+        });
+        hold_up(&mut bench);
+        bench.pass().unwrap();
+        assert_eq!(bench.status().attempts, 1, "{what}");
+        let told = bench.world.kubernetes.told();
+        assert!(!told.is_empty() && bench.world.keys().is_empty(), "{what}: {told:?}");
+        let_go(&mut bench);
+        bench.world.kubernetes.insert(Kind::Secret, secret);
+        bench.pass().unwrap();
+        assert_eq!(bench.records().len(), 1, "{what}: {}", bench.status().reason);
+    }
+}
+
+fn set_max_backups(bench: &Bench, count: i64) {
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        json["spec"]["backupPolicy"]["maxBackups"] = count.into();
+    });
+}
+
+#[test]
+fn what_holds_up_a_backup_that_was_interrupted_is_told_beside_that() {
+    let bench = Bench::new(&PERIODIC.replace("dir/key}", "dir/key, awsSecret: aws}"));
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        let record =
+            serde_json::json!({"key": "k", "revision": 1, "size": 1, "sha256": "", "time": "2026-11-30T02:02:04Z"});
+        json["status"] =
+            serde_json::json!({"phase": "Running", "lastRunTime": "2026-11-30T02:02:04Z", "records": [record]});
+    });
+    bench.pass().unwrap();
+    assert_eq!(
+        bench.world.kubernetes.told(),
+        [
+            "Normal BackupRetried: the operator stopped while the backup ran; it is taken again",
+            "Warning WaitingForSecret: waiting for Secret `aws` (`spec.s3.awsSecret`), which does not exist",
+        ]
+    );
+}
+
+#[test]
 fn retention_marks_before_it_removes_and_tries_again_what_failed() {
     let bench = Bench::new(PERIODIC);
     for revision in [50, 51] {
