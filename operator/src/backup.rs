@@ -249,10 +249,21 @@ impl Pass<'_> {
                     .await?
             }
         };
-        if report.outcome.is_ok() && self.desired.schedule != Schedule::Once && self.desired.keep > 0 {
-            return self.retain(written).await;
+        if report.outcome.is_ok() && self.desired.schedule != Schedule::Once {
+            return self.retain_after_run(written, now).await;
         }
         Ok(self.next(&written, now))
+    }
+
+    /// Retention by what is wanted when the run ends: how many to keep may have been changed while it ran, and what was
+    /// removed by an old number does not come back. Any other change is looked at by the next pass, at once.
+    async fn retain_after_run(&self, written: Arc<EtcdBackup>, now: Timestamp) -> Result<Next, BackupError> {
+        match validate(&written) {
+            Ok(wanted) if wanted.deleting || !wanted.is_same_run(self.desired) => Ok(Next::after(SignedDuration::ZERO)),
+            Ok(wanted) if wanted.keep > 0 => Pass { desired: &wanted, ..*self }.retain(written).await,
+            Ok(_) => Ok(self.next(&written, now)),
+            Err(_) => Ok(Next::after(SignedDuration::ZERO)),
+        }
     }
 
     /// A run was called off, and left nothing in the store. It is as if it had not begun: what is wanted now is due when

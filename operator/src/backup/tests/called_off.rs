@@ -101,11 +101,16 @@ impl Slow {
         &self.bench.world
     }
 
-    /// One pass, in which `happens` after three seconds.
+    /// One pass, in which `happens` three seconds after the beginning of time.
     fn pass(&self, happens: impl FnOnce()) -> Result<Next, BackupError> {
+        self.pass_in(3, happens)
+    }
+
+    /// One pass, in which `happens` when the clock shows so many seconds.
+    fn pass_in(&self, second: i64, happens: impl FnOnce()) -> Result<Next, BackupError> {
         let ports = Ports { clock: self.clock.clone(), ..self.world().ports() };
         let backup = self.world().kubernetes.read::<EtcdBackup>(&self.bench.key);
-        self.clock.run(reconcile(&ports, &self.bench.key, backup, &self.bench.context), 3, happens)
+        self.clock.run(reconcile(&ports, &self.bench.key, backup, &self.bench.context), second, happens)
     }
 
     fn edit(&self, edit: impl FnOnce(&mut serde_json::Value)) {
@@ -198,6 +203,35 @@ fn how_many_are_kept_may_change_without_harm() {
     .unwrap();
     assert!(slow.bench.status().succeeded, "{}", slow.bench.status().reason);
     slow.bench.check_records();
+}
+
+#[test]
+fn what_is_kept_after_a_run_is_what_the_spec_says_by_then() {
+    for (keep, left) in [(5, 3), (0, 3), (1, 1)] {
+        let slow = Slow::new(PERIODIC);
+        let (rest, later) = unbounded();
+        let waiting = slow.world().members.0.lock().unwrap()["http://a:2379"].clone();
+        for revision in [50, 51] {
+            slow.world().members.serve("http://a:2379", 1, revision, &snapshot(revision));
+            slow.pass(|| {}).unwrap();
+            slow.clock.run(async { slow.clock.sleep(SignedDuration::from_secs(200)).await }, 0, || {});
+        }
+        *waiting.later.lock().unwrap() = Some(later);
+        slow.world().members.0.lock().unwrap().insert("http://a:2379".to_owned(), waiting);
+        let slow = Slow { rest, ..slow };
+        let begins = slow.clock.monotonic().as_secs();
+        slow.pass_in(begins + 3, || {
+            slow.edit(|json| {
+                json["spec"]["backupPolicy"]["maxBackups"] = keep.into();
+                json["metadata"]["generation"] = 2.into();
+            });
+            slow.go_on();
+        })
+        .unwrap();
+        assert_eq!(slow.bench.records().len(), left, "{keep}: {}", slow.bench.status().reason);
+        assert_eq!(slow.world().keys().len(), 2 * left, "{keep}: with their manifests");
+        slow.bench.check_records();
+    }
 }
 
 #[test]
