@@ -280,6 +280,7 @@ impl Pass<'_> {
             Stop::Deleted => return Ok(Next::ON_CHANGE),
             Stop::Deleting => Next::ON_CHANGE,
             Stop::Changed => Next::after(SignedDuration::ZERO),
+            Stop::Restored | Stop::RestoresUnread => Next::after(LOOK_AGAIN),
         };
         let current = self.ports.kubernetes.get_typed::<EtcdBackup>(self.key).await;
         let current = current.map_err(|source| BackupError::Write { key: self.key.clone(), source })?;

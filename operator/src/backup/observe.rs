@@ -73,7 +73,11 @@ pub async fn observe(ports: &Ports, desired: &Desired) -> Observed {
     Observed { credentials, tls, restored_by }
 }
 
-async fn restored_by(ports: &Ports, desired: &Desired) -> Result<Option<String>, KubernetesError> {
+/// The EtcdRestore whose members fetch what is at the path of a one-shot backup, if there is one.
+///
+/// # Errors
+/// When the EtcdRestores cannot be read.
+pub async fn restored_by(ports: &Ports, desired: &Desired) -> Result<Option<String>, KubernetesError> {
     let scope = Scope::Namespace(desired.key.namespace.clone());
     let restores = ports.kubernetes.list_typed::<EtcdRestore>(&scope, None).await?;
     let found = restores.iter().find(|restore| is_fetched(restore, &desired.location));

@@ -4,13 +4,15 @@
 //! A transfer can take an hour, and much can happen to its EtcdBackup meanwhile. Here, and not by a signal from the
 //! watches, so that a stalled watch does not hide it and the simulator runs the same. The race that remains is the time
 //! of one request: an object that is deleted while the upload's last request is on its way still gets its backup, which
-//! is then whole.
+//! is then whole; and an EtcdRestore that verifies what that request overwrites finds another object, and verifies anew.
 
 use futures::future::{Either, select};
 use jiff::SignedDuration;
 use std::future::Future;
 use std::sync::Arc;
 
+use super::observe::restored_by;
+use super::schedule::Schedule;
 use super::validate::{Desired, validate};
 use crate::api::{EtcdBackup, labels};
 use crate::ports::clock::deadline;
@@ -31,6 +33,12 @@ pub enum Stop {
     /// What the run was begun for is no longer what is wanted.
     #[error("the EtcdBackup was changed while the backup ran, which was called off")]
     Changed,
+    /// What the run would overwrite is being restored from.
+    #[error("an EtcdRestore has begun with what the backup would overwrite; the backup that ran was called off")]
+    Restored,
+    /// Whether it is could not be read.
+    #[error("whether an EtcdRestore needs what the backup would overwrite could not be read; it was called off")]
+    RestoresUnread,
     /// Another process may act.
     #[error("the lease was lost while the backup ran")]
     LeaseLost,
@@ -81,6 +89,23 @@ impl<'a> Standing<'a> {
             Ok(Ok(Some(now))) => begun_for.compare(&now),
             Ok(Ok(None)) => Err(Stop::Deleted),
             Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The look right before something becomes visible: the run may go on, and what a one-shot backup would overwrite is
+    /// nothing that an EtcdRestore has verified since the run began. Not known is no: the upload can be made again, and
+    /// what it overwrites cannot.
+    pub async fn check_before_visible(&self) -> Result<(), Stop> {
+        self.check().await?;
+        let Some(begun_for) = self.begun_for.as_ref().filter(|it| it.desired.schedule == Schedule::Once) else {
+            return Ok(());
+        };
+        let restored_by = deadline(self.clock, LOOK_PERIOD, restored_by(begun_for.ports, begun_for.desired)).await;
+        self.holds_lease()?;
+        match restored_by {
+            Ok(Ok(None)) => Ok(()),
+            Ok(Ok(Some(_))) => Err(Stop::Restored),
+            Ok(Err(_)) | Err(_) => Err(Stop::RestoresUnread),
         }
     }
 

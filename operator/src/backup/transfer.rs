@@ -118,7 +118,7 @@ pub async fn send(
     let mut part = BytesMut::new();
     if standing.hold(source.fill(bucket, &mut part, &mut FuturesUnordered::new(), key)).await?? {
         let checked = source.integrity.finish()?;
-        standing.check().await?;
+        standing.check_before_visible().await?;
         let doubt = in_doubt(bucket.put(key, part.freeze(), mode).await)?;
         return Ok(Sent { checked, doubt, upload: None });
     }
@@ -131,7 +131,7 @@ pub async fn send(
         let checked = source.integrity.finish()?;
         // A multipart upload carries no precondition: these looks, moments before it becomes visible, stand in for it.
         bucket.refuse_if_present(key, mode).await?;
-        standing.check().await?;
+        standing.check_before_visible().await?;
         Ok((checked, in_doubt(bucket.bounded("completing", key, upload.complete()).await)?))
     };
     match sent.await {

@@ -190,6 +190,34 @@ fn a_changed_spec_calls_the_backup_off_and_the_new_one_is_taken_at_once() {
     assert!(slow.world().keys()[0].starts_with("elsewhere_v40_"), "{:?}", slow.world().keys());
 }
 
+/// The members of a restore fetch exactly the bytes that were verified for them.
+#[test]
+fn a_one_shot_backup_does_not_overwrite_what_was_verified_for_a_restore_while_it_ran() {
+    let restore = "{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdRestore, metadata: {name: c, namespace: ns, \
+                   uid: r1}, spec: {etcdCluster: {name: c}, backupStorageType: S3, s3: {path: bucket/dir/key}}, status: \
+                   {phase: Verified, snapshot: {bucket: bucket, key: dir/key, size: 8, sha256: a, revision: 1}}}";
+    let refused = KubernetesError::Unavailable { message: "no route to host".into(), retry_after: None };
+    for (is_listed, part_bytes) in [(true, 6000), (true, 1 << 20), (false, 6000), (false, 1 << 20)] {
+        let mut slow = Slow::new(ONCE);
+        slow.bench.context.part_bytes = part_bytes;
+        slow.world().put("dir/key", b"verified".to_vec());
+        let next = slow.pass(|| {
+            match is_listed {
+                true => drop(slow.world().kubernetes.insert(Kind::EtcdRestore, restore)),
+                false => *slow.world().kubernetes.refuse_lists.lock().unwrap() = Some(refused.clone()),
+            }
+            slow.go_on();
+        });
+        assert_eq!(next, Ok(Next::after(LOOK_AGAIN)));
+        assert_eq!(slow.world().object("dir/key"), &b"verified"[..], "{is_listed}, parts of {part_bytes}");
+        assert_eq!(slow.world().keys(), ["dir/key"]);
+        let status = slow.bench.status();
+        assert_eq!((status.phase, status.attempts, status.last_run_time), (Some(BackupPhase::Pending), 0, None));
+        let told = slow.world().kubernetes.told();
+        assert!(told.iter().all(|event| event.starts_with("Normal BackupCalledOff: ")) && told.len() == 1, "{told:?}");
+    }
+}
+
 #[test]
 fn how_many_are_kept_may_change_without_harm() {
     let slow = Slow::new(PERIODIC);
