@@ -82,7 +82,7 @@ async fn back_up(etcd: &Etcd, bucket: &Bucket) -> Result<Ours> {
     forget_peak()?;
     let began = moment();
     let access = EtcdAccess { endpoints: vec![etcd.url.clone()], tls: None };
-    let chunks = EtcdAdapter::new(Dialer::tcp()).snapshot(&access).await?;
+    let chunks = EtcdAdapter::new(Dialer::tcp()).snapshot(&access).await?.chunks;
     let limits = Limits { part_bytes: PART_BYTES, size_max: u64::MAX };
     let clock = SystemClock::start();
     let sent = send(bucket, KEY, &WriteMode::Replace, chunks, limits, &Standing::of_nobody(&clock)).await?;

@@ -16,6 +16,7 @@ use etcd_operator::adapters::dial::Dialer;
 use etcd_operator::adapters::etcd::EtcdAdapter;
 use etcd_operator::adapters::tls;
 use etcd_operator::model::{Alarm, MemberId, MemberStatus, Revision};
+use etcd_operator::ports::etcd::Snapshot;
 use etcd_operator::ports::{Etcd, EtcdAccess, EtcdError, EtcdTls};
 use futures::StreamExt;
 use rcgen::{
@@ -254,7 +255,10 @@ async fn every_call_means_the_same(version: &str) {
 }
 
 async fn snapshot_is_whole(etcd: &EtcdAdapter, access: &EtcdAccess) {
-    let mut stream = etcd.snapshot(access).await.expect("it is up");
+    let asked = etcd.status(access).await.expect("it is up");
+    let Snapshot { status, chunks: mut stream } = etcd.snapshot(access).await.expect("it is up");
+    assert_eq!((status.member_id, status.cluster_id), (asked.member_id, asked.cluster_id));
+    assert!(status.revision >= asked.revision);
     let (mut bytes, mut chunks) = (Vec::new(), 0);
     while let Some(chunk) = stream.next().await {
         bytes.extend_from_slice(&chunk.expect("a chunk"));

@@ -12,7 +12,6 @@ use etcd_client::{
     SnapshotStreaming, StatusResponse,
 };
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use jiff::SignedDuration;
 use std::future::Future;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use self::error::{classify, not_connected, unanswered};
 use super::dial::Dialer;
 use super::tls::etcd_client_config;
 use crate::model::{Alarm, ClusterId, EtcdMember, MemberId, MemberStatus, Membership, RaftTerm, Revision};
-use crate::ports::etcd::{CALL_DEADLINE, HASH_DEADLINE};
+use crate::ports::etcd::{CALL_DEADLINE, HASH_DEADLINE, Snapshot};
 use crate::ports::{Etcd, EtcdAccess, EtcdError};
 
 /// How long one endpoint may take to be connected to, when there are others.
@@ -255,19 +254,23 @@ impl Etcd for EtcdAdapter {
         .await
     }
 
-    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<Snapshot, EtcdError> {
+        let introduced = self.call(access, Effect::Read, |mut client| async move {
+            let answer = client.status().await.map_err(|error| classify(&error, Effect::Read))?;
+            Ok((member_status(&answer)?, client))
+        });
+        let (status, mut client) = introduced.await?;
         // The calls have a deadline. A snapshot has none here: how long it may stand still is its backup's to say.
-        let mut client = self.call(access, Effect::Read, |client| async move { Ok(client) }).await?;
         let stream = client.snapshot().await.map_err(|error| classify(&error, Effect::Read))?;
-        Ok(futures::stream::unfold(Some((client, stream)), next_chunk).boxed())
+        Ok(Snapshot { status, chunks: futures::stream::unfold(Some((client, stream)), next_chunk).boxed() })
     }
 }
 
 /// The stream lives on the client's connection.
-type Snapshot = (Client, SnapshotStreaming);
+type Streaming = (Client, SnapshotStreaming);
 
 /// The next chunk, and the rest; nothing follows an error.
-async fn next_chunk(snapshot: Option<Snapshot>) -> Option<(Result<Bytes, EtcdError>, Option<Snapshot>)> {
+async fn next_chunk(snapshot: Option<Streaming>) -> Option<(Result<Bytes, EtcdError>, Option<Streaming>)> {
     let (client, mut stream) = snapshot?;
     match stream.message().await {
         Ok(Some(chunk)) => Some((Ok(Bytes::copy_from_slice(chunk.blob())), Some((client, stream)))),

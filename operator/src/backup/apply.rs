@@ -18,6 +18,7 @@ use super::verify::{self, VerifyError};
 use crate::api::conditions::reason::BackupSucceededReason as Reason;
 use crate::api::{BackupRecord, FailedEndpoint};
 use crate::ports::clock::deadline;
+use crate::ports::etcd::Snapshot;
 use crate::ports::{Credentials, Fence, Ports, StoreError};
 use jiff::SignedDuration;
 use std::collections::BTreeSet;
@@ -26,6 +27,10 @@ use std::collections::BTreeSet;
 /// far beyond is a stream that does not end. Generous, for `dbSize` of a member that was just restarted may be old.
 const GROWTH_FACTOR: u64 = 4;
 const GROWTH_MIN: u64 = 1 << 30;
+/// How often an endpoint is connected to until that leads to a member as good as the one that was chosen there.
+const CONNECTIONS_MAX: u32 = 3;
+/// Pause between two of them.
+const CONNECT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 /// How often the manifest is written before the backup is called good without it.
 const MANIFEST_ATTEMPTS: u32 = 3;
 /// Manifests of strangers on our prefix that are read in one pass; what lies beyond is left alone. Our own are read as many
@@ -81,7 +86,9 @@ impl RunError {
             Self::Open(StoreError::Credentials { .. }) => Reason::SecretInvalid,
             Self::Open(StoreError::Location { .. }) => Reason::InvalidSpec,
             Self::Source(_) => Reason::NoEndpoint,
-            Self::Transfer(TransferError::Source(_) | TransferError::TooLarge { .. }) => Reason::SnapshotFailed,
+            Self::Transfer(
+                TransferError::Source(_) | TransferError::OtherMember { .. } | TransferError::TooLarge { .. },
+            ) => Reason::SnapshotFailed,
             Self::Transfer(TransferError::Stalled { .. } | TransferError::SourceStalled { .. }) => Reason::TimedOut,
             Self::Transfer(TransferError::Integrity(_)) => Reason::SnapshotCorrupt,
             Self::Transfer(TransferError::Store(failure)) => store_reason(failure),
@@ -146,6 +153,7 @@ pub async fn run(
                 // Another member may do better; whatever the store said, it would say again.
                 Err(RunError::Transfer(
                     error @ (TransferError::Source(_)
+                    | TransferError::OtherMember { .. }
                     | TransferError::SourceStalled { .. }
                     | TransferError::Integrity(_)
                     | TransferError::TooLarge { .. }),
@@ -167,6 +175,28 @@ fn no_endpoint(desired: &Desired) -> RunError {
     SourceError::NoneUsable { count: desired.endpoints.len(), first: "nobody was asked".to_owned() }.into()
 }
 
+/// Opens the snapshot of the member that was chosen, or of one that is as good: behind the address of a Service each
+/// connection may lead to another member. What is behind catches up in a moment, or the next connection leads elsewhere.
+async fn open_snapshot(
+    ports: &Ports,
+    desired: &Desired,
+    source: &Source,
+    standing: &Standing<'_>,
+) -> Result<Snapshot, RunError> {
+    let mut tried = 1;
+    loop {
+        let asked = deadline(ports.clock.as_ref(), desired.stall, ports.etcd.snapshot(&source.access));
+        let stalled = |_| TransferError::SourceStalled { after: desired.stall, size: 0 };
+        let snapshot = standing.hold(asked).await?.map_err(stalled)?.map_err(TransferError::Source)?;
+        let Some(why) = source::why_not_instead(&source.status, &snapshot.status) else { return Ok(snapshot) };
+        if tried >= CONNECTIONS_MAX {
+            return Err(TransferError::OtherMember { member: snapshot.status.member_id, why }.into());
+        }
+        tried += 1;
+        standing.hold(ports.clock.sleep(CONNECT_AGAIN_AFTER)).await?;
+    }
+}
+
 /// One member's snapshot into the store, confirmed from there.
 async fn copy(
     ports: &Ports,
@@ -177,15 +207,12 @@ async fn copy(
     standing: &Standing<'_>,
 ) -> Result<(BackupRecord, String), RunError> {
     let path = &desired.location.key;
+    let Snapshot { status, chunks } = open_snapshot(ports, desired, source, standing).await?;
     let (key, mode) = match desired.schedule {
         Schedule::Once => (path.clone(), WriteMode::Replace),
-        Schedule::Every(_) => (periodic_key(path, source.status.revision, began), WriteMode::Create),
+        Schedule::Every(_) => (periodic_key(path, status.revision, began), WriteMode::Create),
     };
-    let chunks = deadline(ports.clock.as_ref(), desired.stall, ports.etcd.snapshot(&source.access));
-    let stalled = |_| TransferError::SourceStalled { after: desired.stall, size: 0 };
-    let chunks = standing.hold(chunks).await?.map_err(stalled)?;
-    let chunks = chunks.map_err(TransferError::Source)?;
-    let size_max = source.status.db_size.saturating_mul(GROWTH_FACTOR).saturating_add(GROWTH_MIN);
+    let size_max = status.db_size.saturating_mul(GROWTH_FACTOR).saturating_add(GROWTH_MIN);
     let limits = Limits { part_bytes, size_max };
     let sent = transfer::send(bucket, &key, &mode, chunks, limits, standing).await?;
     let revision = match standing.hold(verify::confirm(bucket, &key, &sent.checked)).await {
@@ -201,9 +228,9 @@ async fn copy(
         revision: revision.0,
         size: i64::try_from(sent.checked.size).unwrap_or(i64::MAX),
         sha256: sent.checked.sha256.clone(),
-        etcd_version: source.status.version.clone(),
-        cluster_id: source.status.cluster_id.to_string(),
-        member_id: source.status.member_id.to_string(),
+        etcd_version: status.version,
+        cluster_id: status.cluster_id.to_string(),
+        member_id: status.member_id.to_string(),
         time: super::status::seconds(began),
         superseded: false,
         storage_type: Some(desired.location.bucket.storage.into()),

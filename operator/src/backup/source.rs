@@ -90,6 +90,17 @@ fn why_unusable(status: &MemberStatus) -> Option<&'static str> {
     None
 }
 
+/// Why a member that an endpoint led to, where another one was chosen, cannot give the snapshot in its place.
+pub fn why_not_instead(chosen: &MemberStatus, found: &MemberStatus) -> Option<String> {
+    if found.cluster_id != chosen.cluster_id {
+        return Some(format!("it is of cluster {}, where {} was asked before", found.cluster_id, chosen.cluster_id));
+    }
+    if found.revision < chosen.revision {
+        return Some(format!("it has revision {}, where {} was found before", found.revision, chosen.revision));
+    }
+    why_unusable(found).map(str::to_owned)
+}
+
 fn choose(mut sources: Vec<Source>, failed: &[FailedEndpoint]) -> Result<Vec<Source>, SourceError> {
     let Some(first) = sources.first() else {
         let first = failed.first().map(|failed| format!("{}: {}", failed.endpoint, failed.message));
@@ -142,6 +153,21 @@ mod tests {
         assert_eq!(order(vec![source(1, Some(1), 7), source(2, Some(1), 7), source(3, Some(1), 6)]), [2, 1, 3]);
         assert_eq!(order(vec![source(1, Some(1), 8), source(2, Some(1), 7)]), [1, 2]);
         assert_eq!(order(vec![source(1, None, 9), source(2, Some(2), 7)]), [2, 1]);
+    }
+
+    #[test]
+    fn a_member_that_is_reached_in_place_of_the_chosen_one_must_be_as_good() {
+        let why = |chosen, found: &Source| why_not_instead(&source(1, Some(1), chosen).status, &found.status);
+        assert_eq!(why(7, &source(2, Some(1), 7)), None);
+        assert_eq!(why(7, &source(2, Some(1), 8)), None);
+        let behind = "it has revision 6, where 7 was found before";
+        assert_eq!(why(7, &source(2, Some(1), 6)).as_deref(), Some(behind));
+        let mut learner = source(2, Some(1), 7);
+        learner.status.learner = true;
+        assert!(why(7, &learner).is_some());
+        let mut stranger = source(2, Some(2), 9);
+        stranger.status.cluster_id = ClusterId(0xff);
+        assert_eq!(why(7, &stranger).as_deref(), Some("it is of cluster ff, where 1 was asked before"));
     }
 
     #[test]

@@ -435,6 +435,34 @@ fn a_member_whose_snapshot_stands_still_is_skipped_for_one_that_gives_it() {
     assert_eq!(bench.records()[0].member_id, crate::model::MemberId(2).to_string());
 }
 
+/// The endpoint is a Service: each connection leads to another member.
+#[test]
+fn what_a_member_that_lags_behind_gives_is_not_taken_for_the_snapshot_of_the_one_that_was_asked() {
+    for spec in [ONCE, PERIODIC] {
+        let bench = Bench::new(spec);
+        bench.world.put("dir/key", snapshot(50));
+        bench.world.members.serve("http://a:2379", 1, 50, &snapshot(42));
+        bench.world.members.change("http://a:2379", |member| member.snapshot_status = Some(world::status(2, 42)));
+        bench.pass().unwrap();
+        assert!(!bench.status().succeeded);
+        assert_eq!((bench.why().as_str(), bench.world.keys()), ("SnapshotFailed", vec!["dir/key".to_owned()]));
+        assert_eq!(bench.world.object("dir/key"), &snapshot(50)[..]);
+        let why = "the endpoint leads to several members; this connection led to member 2: it has revision 42, where 50 \
+                   was found before";
+        assert_eq!(bench.status().reason, why);
+        bench.world.members.change("http://a:2379", |member| member.snapshot_status = Some(world::status(3, 51)));
+        bench.world.pass_time(10);
+        bench.pass().unwrap();
+        let record = &bench.records()[0];
+        assert_eq!(
+            (record.member_id.as_str(), record.key.contains("_v51_")),
+            ("3", spec == PERIODIC),
+            "{}",
+            record.key
+        );
+    }
+}
+
 #[test]
 fn a_missing_secret_is_waited_for_and_named() {
     let bench = Bench::new(&ONCE.replace("dir/key}", "dir/key, awsSecret: aws}, clientTLSSecret: tls"));

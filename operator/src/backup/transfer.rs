@@ -18,6 +18,7 @@ use object_store::{MultipartUpload, UploadPart};
 use super::bucket::{Bucket, StoreFailure, Trouble, WriteMode};
 use super::standing::{Standing, Stop};
 use super::verify::{Checked, Integrity, IntegrityError};
+use crate::model::MemberId;
 use crate::ports::EtcdError;
 use crate::ports::clock::deadline;
 
@@ -34,6 +35,14 @@ pub enum TransferError {
     /// The member's stream broke off.
     #[error("the snapshot stream broke off: {0}")]
     Source(#[from] EtcdError),
+    /// The endpoint leads to several members, and this connection to one that the snapshot must not come from.
+    #[error("the endpoint leads to several members; this connection led to member {member}: {why}")]
+    OtherMember {
+        /// Its id.
+        member: MemberId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Nothing moved for as long as `timeoutInSecond` allows.
     #[error("nothing moved for {after:#} (`backupPolicy.timeoutInSecond`) after {size} bytes of the snapshot")]
     Stalled {

@@ -88,6 +88,14 @@ pub enum EtcdError {
     LeaseLost,
 }
 
+/// A snapshot on its way, and the member that it comes from.
+pub struct Snapshot {
+    /// What the member said of itself just before, on the same connection.
+    pub status: MemberStatus,
+    /// The database file, then 32 bytes of sha256 over it.
+    pub chunks: BoxStream<'static, Result<Bytes, EtcdError>>,
+}
+
 /// etcd.
 #[async_trait]
 pub trait Etcd: Send + Sync {
@@ -123,8 +131,9 @@ pub trait Etcd: Send + Sync {
     /// [`HASH_DEADLINE`].
     async fn hash_kv(&self, access: &EtcdAccess, revision: Revision) -> Result<(u32, Revision), EtcdError>;
 
-    /// The snapshot stream of exactly one member: the database file, then 32 bytes of sha256 over it. No deadline.
-    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError>;
+    /// The snapshot of exactly one member, and which that is: where an address leads to several, status alone does not
+    /// tell. The stream has no deadline.
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<Snapshot, EtcdError>;
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! (by at most the call's deadline); preconditions (resourceVersion, uid, the membership that was planned against) make it safe.
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::stream::BoxStream;
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::etcd::Snapshot;
 use super::{
     Clock, Etcd, EtcdAccess, EtcdError, Kind, Kubernetes, KubernetesError, Object, ObjectKey, Ports, Preconditions,
     Scope, WatchEvent,
@@ -204,7 +204,7 @@ impl Etcd for Fenced<dyn Etcd> {
         self.inner.hash_kv(access, revision).await
     }
 
-    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<Snapshot, EtcdError> {
         self.inner.snapshot(access).await
     }
 }

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use etcd_operator::model::{Alarm, ClusterId, MemberId, MemberStatus, Membership, Revision};
+use etcd_operator::ports::etcd::Snapshot;
 use etcd_operator::ports::{Etcd, EtcdAccess, EtcdError};
 use futures::StreamExt;
-use futures::stream::BoxStream;
 
 use super::Caller;
 use crate::effect::Effect;
@@ -156,13 +156,14 @@ impl Etcd for SimEtcd {
         self.call(access, no_effect, |world, process| world.etcds.hash_kv(process)).await
     }
 
-    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
-        let (mut bytes, cut) = self
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<Snapshot, EtcdError> {
+        let (status, mut bytes, cut) = self
             .call(access, no_effect, |world, process| {
+                let status = world.etcds.status(process)?;
                 let bytes = world.etcds.snapshot(process)?;
                 let cut =
                     FakeStore::strikes(&mut world.faults.snapshot_cut).then(|| world.streams.store.bits() as usize);
-                Ok((Bytes::from(bytes), cut))
+                Ok((status, Bytes::from(bytes), cut))
             })
             .await?;
         if let Some(at) = cut {
@@ -176,7 +177,7 @@ impl Etcd for SimEtcd {
         if cut.is_some_and(|at| at % 2 == 0) {
             chunks.push(Err(EtcdError::Unavailable { message: "stream reset".into() }));
         }
-        Ok(futures::stream::iter(chunks).boxed())
+        Ok(Snapshot { status, chunks: futures::stream::iter(chunks).boxed() })
     }
 }
 

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use crate::model::{
     Alarm, BucketLocation, ClusterId, MemberId, MemberStatus, Membership, RaftTerm, Revision, StorageKind,
 };
+use crate::ports::etcd::Snapshot;
 use crate::ports::{
     Clock, Credentials, Etcd, EtcdAccess, EtcdError, Kind, Kubernetes, KubernetesError, Object, ObjectKey, Ports,
     Preconditions, Random, Scope, StoreError, Stores, Typed, WatchEvent,
@@ -299,6 +300,8 @@ impl Kubernetes for Objects {
 #[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) status: Result<MemberStatus, EtcdError>,
+    /// What the member behind the same address says that the snapshot comes from, if that is another one.
+    pub(crate) snapshot_status: Option<MemberStatus>,
     pub(crate) snapshot: Vec<Result<Bytes, EtcdError>>,
     /// After its chunks the stream never says another word.
     pub(crate) hangs: bool,
@@ -334,8 +337,13 @@ impl Members {
     /// A healthy member with a snapshot of this revision.
     pub(crate) fn serve(&self, endpoint: &str, member: u64, revision: i64, snapshot: &[u8]) {
         let chunks = snapshot.chunks(5000).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
-        let member =
-            Member { status: Ok(status(member, revision)), snapshot: chunks, hangs: false, later: Later::default() };
+        let member = Member {
+            status: Ok(status(member, revision)),
+            snapshot_status: None,
+            snapshot: chunks,
+            hangs: false,
+            later: Later::default(),
+        };
         self.0.lock().unwrap().insert(endpoint.to_owned(), member);
     }
 
@@ -396,12 +404,14 @@ impl Etcd for Members {
         unasked()
     }
 
-    async fn snapshot(&self, access: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
+    async fn snapshot(&self, access: &EtcdAccess) -> Result<Snapshot, EtcdError> {
         let member = self.of(access)?;
+        let status = member.snapshot_status.map_or(member.status, Ok)?;
         let later = member.later.lock().unwrap().take();
         let later = futures::stream::iter(later).flatten().map(Ok);
         let chunks = futures::stream::iter(member.snapshot).chain(later);
-        Ok(if member.hangs { chunks.chain(futures::stream::pending()).boxed() } else { chunks.boxed() })
+        let chunks = if member.hangs { chunks.chain(futures::stream::pending()).boxed() } else { chunks.boxed() };
+        Ok(Snapshot { status, chunks })
     }
 }
 

@@ -108,7 +108,7 @@ impl Etcd for Reached {
         self.etcd("hash_kv")
     }
 
-    async fn snapshot(&self, _: &EtcdAccess) -> Result<BoxStream<'static, Result<Bytes, EtcdError>>, EtcdError> {
+    async fn snapshot(&self, _: &EtcdAccess) -> Result<Snapshot, EtcdError> {
         self.etcd("snapshot")
     }
 }
