@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use super::members::Members;
 use super::pass::Pass;
-use super::{PodDeletion, VolumeDeletion, Waiting, formation, ownership, pods};
+use super::{PodDeletion, Unsafe, VolumeDeletion, Waiting, formation, ownership, pods};
 use crate::model::quorum::quorum;
 use crate::model::{
     ClusterId, EtcdObserved, Lineage, RestorePhase, RestoreRecord, RestoreWanted, Revision, VolumeObserved,
@@ -28,6 +28,7 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let given_up = |record: &RestoreRecord| record.phase == RestorePhase::Switched && is_dead && is_other(record);
     let Some(record) = pass.record.restore.clone().filter(|record| !given_up(record)) else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
+        refuse_version(pass)?;
         // Nobody is born a second time under the token of members that are gone.
         let called_off = pass.record.called_off.as_ref().filter(|(uid, _)| *uid == wanted.uid);
         let attempt = called_off.map_or(1, |(_, attempt)| *attempt);
@@ -88,6 +89,15 @@ fn old_voters(pass: &Pass<'_>) -> Option<usize> {
     Some(names.len().max(old.seeds.len()).max(pass.desired.size))
 }
 
+/// No member is started from a snapshot at a version that no cluster may be started at; what serves is cared for meanwhile.
+fn refuse_version(pass: &mut Pass<'_>) -> ControlFlow<()> {
+    let Some(why) = pass.spec.version.why_not_start() else { return ControlFlow::Continue(()) };
+    let message = format!("`spec.version` {}: {why}; the restore has to wait for it", pass.spec.version);
+    pass.refuse(Unsafe::Spec { message });
+    let _old = care_for_serving(pass);
+    ControlFlow::Break(())
+}
+
 fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
     let nobody = EtcdObserved::nobody_to_ask("no restored member was started yet");
     let observed = pass.observed;
@@ -95,6 +105,15 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
     if ownership::secrets_of_spec(pass).is_break() {
         pass.record.restore = Some(record);
         let _old = care_for_serving(pass);
+        return ControlFlow::Break(());
+    }
+    // Members that are all there already are not held up by a spec that was changed since.
+    let is_given = !record.lineage.seeds.is_empty() && record.verified_at == wanted.verified_at;
+    let is_whole = is_given
+        && !formation::must_restore_anew(pass, &record.lineage, etcd)
+        && confirm(pass, &record.lineage, etcd, wanted).is_ok();
+    if !is_whole && refuse_version(pass).is_break() {
+        pass.record.restore = Some(record);
         return ControlFlow::Break(());
     }
     let attempt = |attempt| formation::lineage(&pass.desired, &record.uid, attempt, Some(record.uid.clone()));

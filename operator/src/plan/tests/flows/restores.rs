@@ -369,3 +369,58 @@ fn members_of_the_archived_operator_stop_when_the_restored_ones_are_confirmed() 
     assert!(old.iter().all(|name| !world.pods.contains_key(name)), "{}", world.readable());
     assert!(is_ready(&world) && world.members().len() == 3);
 }
+
+#[test]
+fn no_member_is_started_from_a_snapshot_at_a_version_that_corrupts_data() {
+    let mut world = World::formed(3, true, "3.5.26");
+    let (token, name) = (world.token(), world.follower());
+    world.want_version("3.5.1");
+    world.want_restore("r", 100);
+    world.run_passes(3);
+    let refusal = "`spec.version` 3.5.1: etcd 3.5.0 to 3.5.2 can corrupt data: must be 3.5.3 or later; the restore has to \
+                   wait for it";
+    let planned = world.pass_of(usize::MAX);
+    assert_eq!(planned.refused.iter().filter(|why| why.to_string() == refusal).count(), 1, "{}", world.readable());
+    assert!(world.status.reason.contains(refusal), "{}", world.status.reason);
+    assert!(world.pods.len() == 3 && world.record.restore.is_none(), "nothing was begun: {}", world.readable());
+    world.kill_pod(&name);
+    world.run_passes(3);
+    assert!(world.pods[&name].seen.running, "what serves is cared for: {}", world.readable());
+    world.want_version("3.5.26");
+    world.run();
+    assert_ne!(world.token(), token);
+    assert!(is_ready(&world));
+}
+
+#[test]
+fn a_restore_that_was_begun_makes_no_more_members_at_a_version_that_corrupts_data() {
+    let mut world = World::three();
+    let token = world.token();
+    world.want_restore("r", 1_000_000);
+    world.run_passes(2);
+    let begun = world.record.restore.clone().expect("it is under way");
+    world.want_version("3.5.1");
+    world.run_passes(1);
+    world.wipe_under(&begun.lineage.seeds[0]);
+    world.run_passes(3);
+    assert_eq!(world.record.restore.as_ref().map(|record| record.lineage.attempt), Some(begun.lineage.attempt));
+    assert_eq!(world.token(), token);
+    world.want_version("3.6.10");
+    world.want_restore("r", 100);
+    world.run();
+    assert_eq!(world.record.lineage.as_ref().unwrap().restored_from.as_deref(), Some("r"));
+    assert!(is_ready(&world));
+}
+
+#[test]
+fn restored_members_that_are_all_there_are_not_held_up_by_a_version_that_is_wanted_since() {
+    let mut world = World::three();
+    let token = world.token();
+    world.want_restore("r", 1_000_000);
+    world.run_passes(3);
+    world.want_version("3.5.1");
+    world.want_restore("r", 100);
+    world.run_passes(10);
+    assert_ne!(world.token(), token, "{}", world.readable());
+    assert_eq!(world.record.restore, None);
+}
