@@ -179,6 +179,10 @@ pub struct BackupRecord {
     /// Bucket or container that it is in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bucket: String,
+    /// `spec.etcdEndpoints` that a one-shot backup was taken of. Absent in records of a schedule and of earlier versions.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub etcd_endpoints: Vec<String>,
 }
 
 /// An endpoint that the last run could not use.

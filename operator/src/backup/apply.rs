@@ -236,6 +236,10 @@ async fn copy(
         storage_type: Some(desired.location.bucket.storage.into()),
         endpoint: desired.location.bucket.endpoint.clone().unwrap_or_default(),
         bucket: desired.location.bucket.bucket.clone(),
+        etcd_endpoints: match desired.schedule {
+            Schedule::Once => desired.endpoints.clone(),
+            Schedule::Every(_) => Vec::new(),
+        },
     };
     let note = match write_manifest(bucket, desired, &record).await {
         Ok(()) => String::new(),

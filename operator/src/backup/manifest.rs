@@ -99,6 +99,7 @@ mod tests {
             storage_type: None,
             endpoint: String::new(),
             bucket: String::new(),
+            etcd_endpoints: Vec::new(),
         };
         let owner = |name: &str, uid: &str| Owner { namespace: "ns".into(), name: name.into(), uid: uid.into() };
         let manifest = Manifest::new(&record, owner("b", "u1"));

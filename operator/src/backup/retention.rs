@@ -157,6 +157,7 @@ mod tests {
             storage_type: None,
             endpoint: String::new(),
             bucket: String::new(),
+            etcd_endpoints: Vec::new(),
         };
         let listed = [own.as_str(), "k2_v1_2026-11-30-02:03:04", "k", "k_v1_2026-11-30-02:03:04"];
         let listed = listed.iter().map(|key| ((*key).to_owned(), false)).collect();

@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeSet;
 
 use super::apply::RunError;
 use super::draft::Draft;
@@ -265,6 +266,12 @@ pub fn failed_before(previous: &EtcdBackupStatus, desired: &Desired, now: Timest
     draft.status
 }
 
+/// Whether a one-shot backup was taken of other endpoints than the spec names now. Their order does not count.
+fn is_of_others(record: &BackupRecord, desired: &Desired) -> bool {
+    let set = |endpoints: &[String]| endpoints.iter().cloned().collect::<BTreeSet<_>>();
+    !record.etcd_endpoints.is_empty() && set(&record.etcd_endpoints) != set(&desired.endpoints)
+}
+
 /// The one-shot backup has been taken. `overwritten` when the store holds another object in its place.
 pub fn done(previous: &EtcdBackupStatus, desired: &Desired, overwritten: bool, now: Timestamp) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
@@ -276,6 +283,16 @@ pub fn done(previous: &EtcdBackupStatus, desired: &Desired, overwritten: bool, n
         draft.status.records.iter_mut().filter(own).for_each(|record| record.superseded = true);
     }
     draft.summary(BackupPhase::Succeeded, (Ready::Succeeded, true), Reconciling::AsWanted, message);
+    let record = draft.status.records.iter().rfind(|record| desired.location.is_of(record));
+    if let Some(record) = record.filter(|record| is_of_others(record, desired)) {
+        let message = format!(
+            "`spec.etcdEndpoints` was changed since `{}` was taken; create another EtcdBackup for what it names now",
+            record.key
+        );
+        let phase = BackupPhase::Succeeded;
+        draft.summary(phase, (Ready::SpecChanged, false), Reconciling::AsWanted, &message);
+        draft.set(BackupCondition::Stalled(Stalled::SpecChanged), ConditionStatus::True, &message);
+    }
     if draft.status.records.is_empty() {
         // Taken by the archived operator, which kept no records; its word is all there is.
         let message = "taken by the archived operator";

@@ -151,6 +151,41 @@ fn a_record_that_does_not_say_where_it_is_counts_by_its_key() {
 }
 
 #[test]
+fn a_one_shot_backup_is_not_called_ready_for_endpoints_that_it_was_not_taken_of() {
+    let spec = ONCE.replace("['http://a:2379']", "['http://a:2379', 'http://b:2379']");
+    let bench = Bench::new(&spec);
+    bench.pass().unwrap();
+    let name = |endpoints: &[&str], generation: i64| {
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            json["spec"]["etcdEndpoints"] = endpoints.into();
+            json["metadata"]["generation"] = generation.into();
+        });
+        bench.pass().unwrap();
+        let status = bench.status();
+        assert_eq!((status.observed_generation, status.records.len()), (Some(generation), 1), "it is not taken again");
+        let of = |kind| find(&status.conditions, kind).expect("always there").clone();
+        assert!(status.succeeded && of("BackupSucceeded").reason == "Confirmed", "what was taken is there");
+        (of("Ready").reason, of("Stalled").reason, of("Ready").message)
+    };
+    let says = |(ready, stalled, _): &(String, String, String)| (ready.clone(), stalled.clone());
+    let ready = ("Succeeded".to_owned(), "NotStalled".to_owned());
+    assert_eq!(says(&name(&["http://b:2379", "http://a:2379"], 2)), ready, "in another order");
+    let changed = name(&["http://other:2379"], 3);
+    assert_eq!(says(&changed), ("SpecChanged".to_owned(), "SpecChanged".to_owned()));
+    let words =
+        "`spec.etcdEndpoints` was changed since `dir/key` was taken; create another EtcdBackup for what it names now";
+    assert_eq!(changed.2, words);
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    bench.pass().unwrap();
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "said once");
+    assert_eq!(says(&name(&["http://a:2379", "http://b:2379"], 4)), ready, "changed back");
+    bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+        json["status"]["records"][0].as_object_mut().expect("a record").remove("etcdEndpoints");
+    });
+    assert_eq!(says(&name(&["http://other:2379"], 5)), ready, "a record of an earlier version says nothing");
+}
+
+#[test]
 fn backups_in_another_bucket_neither_count_nor_go() {
     let bench = Bench::new(PERIODIC);
     let back_up = |revision| {

@@ -296,6 +296,8 @@ reasons! {
         Waiting,
         /// The last attempt failed; `BackupSucceeded` says why.
         Failed,
+        /// The one-shot backup was taken of other `etcdEndpoints` than the spec names now.
+        SpecChanged,
     }
 }
 
@@ -360,6 +362,8 @@ reasons! {
     BackupStalledReason {
         /// It can go on by itself.
         NotStalled,
+        /// The one-shot backup was taken of other `etcdEndpoints` than the spec names now: that takes another EtcdBackup.
+        SpecChanged,
         /// The spec asks for something that cannot be; the message names the field and what is allowed.
         InvalidSpec,
         /// The archived operator is alive beside this one.
