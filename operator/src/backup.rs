@@ -108,8 +108,9 @@ pub enum BackupError {
         /// Which object.
         key: ObjectKey,
     },
-    /// The lease was lost while a backup ran: it was called off, and whoever has the lease now takes it again.
-    #[error("{key}: the lease was lost; the backup that ran was called off")]
+    /// The lease was lost while a backup ran, or a snapshot was read: that was called off, and whoever has the lease now
+    /// does it again.
+    #[error("{key}: the lease was lost; what was under way was called off")]
     LeaseLost {
         /// Which object.
         key: ObjectKey,

@@ -16,16 +16,18 @@ pub mod apply;
 pub mod news;
 pub mod status;
 
+use jiff::SignedDuration;
 use std::sync::Arc;
 
 use crate::api::{EtcdRestore, EtcdRestoreStatus};
+use crate::backup::standing::{Standing, Stop};
 use crate::backup::{BackupContext, BackupError, Next};
-use crate::ports::{Kind, ObjectKey, Ports, Typed};
+use crate::ports::{Credentials, Kind, ObjectKey, Ports, Typed};
 use crate::recorder::{self, About};
 use observe::observe;
 use plan::{FOLLOW, LOOK_AGAIN, Plan, has_ended, plan};
 use status::Turn;
-use validate::validate;
+use validate::{Desired, validate};
 
 /// One pass over an EtcdRestore.
 ///
@@ -74,21 +76,42 @@ pub async fn reconcile(
             // Plan::Verify comes with credentials only.
             let Ok(credentials) = &observed.credentials else { return Ok(Next::after(LOOK_AGAIN)) };
             let restore = write(ports, key, &restore, turn.verifying()).await?;
-            let previous = restore.status.clone().unwrap_or_default();
-            let inspected = apply::inspect(ports, &desired, credentials).await;
-            let turn = Turn { previous: &previous, desired: &desired, now: ports.clock.now() };
-            let (status, next) = match inspected {
-                Ok(snapshot) => (turn.verified(snapshot), FOLLOW),
-                Err(error) if error.may_pass() => (turn.unread(&error), LOOK_AGAIN),
-                Err(error) => {
-                    write(ports, key, &restore, turn.unusable(&error)).await?;
-                    return Ok(Next::ON_CHANGE);
-                }
-            };
-            write(ports, key, &restore, status).await?;
-            Ok(Next::after(next))
+            verify(ports, &desired, credentials, &restore, context).await
         }
     }
+}
+
+/// Reads the snapshot, for as long as that is what the EtcdRestore wants, and says what it is.
+async fn verify(
+    ports: &Ports,
+    desired: &Desired,
+    credentials: &Credentials,
+    restore: &Arc<EtcdRestore>,
+    context: &BackupContext,
+) -> Result<Next, BackupError> {
+    let key = &desired.key;
+    let standing = Standing::of_restore(ports, context.fence.as_ref(), key, restore);
+    let inspected = match standing.hold(apply::inspect(ports, desired, credentials)).await {
+        Ok(inspected) => inspected,
+        // Nothing was touched, and what status says (that it is being read) is what the next pass goes on with.
+        Err(stop) => {
+            tracing::info!(restore = %key, ?stop, "reading the snapshot was called off");
+            return match stop {
+                Stop::LeaseLost => Err(BackupError::LeaseLost { key: key.clone() }),
+                Stop::Deleted | Stop::Deleting => Ok(Next::ON_CHANGE),
+                Stop::Changed | Stop::Restored | Stop::RestoresUnread => Ok(Next::after(SignedDuration::ZERO)),
+            };
+        }
+    };
+    let previous = restore.status.clone().unwrap_or_default();
+    let turn = Turn { previous: &previous, desired, now: ports.clock.now() };
+    let (status, next) = match inspected {
+        Ok(snapshot) => (turn.verified(snapshot), Next::after(FOLLOW)),
+        Err(error) if error.may_pass() => (turn.unread(&error), Next::after(LOOK_AGAIN)),
+        Err(error) => (turn.unusable(&error), Next::ON_CHANGE),
+    };
+    write(ports, key, restore, status).await?;
+    Ok(next)
 }
 
 /// Writes a status where it differs, and tells what is new in it; the object as it is then. A conflict ends the pass: nothing was done that reading

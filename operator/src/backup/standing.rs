@@ -1,24 +1,25 @@
 //! Whether a run may go on: asked every other second while it runs, and right before anything becomes visible in the
-//! store.
+//! store. The same for an EtcdRestore's reading of a snapshot.
 //!
-//! A transfer can take an hour, and much can happen to its EtcdBackup meanwhile. Here, and not by a signal from the
+//! A transfer can take an hour, and much can happen to its object meanwhile. Here, and not by a signal from the
 //! watches, so that a stalled watch does not hide it and the simulator runs the same. The race that remains is the time
 //! of one request: an object that is deleted while the upload's last request is on its way still gets its backup, which
 //! is then whole; and an EtcdRestore that verifies what that request overwrites finds another object, and verifies anew.
 
 use futures::future::{Either, select};
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::future::Future;
 use std::sync::Arc;
 
 use super::observe::restored_by;
 use super::schedule::Schedule;
 use super::validate::{Desired, validate};
-use crate::api::{EtcdBackup, labels};
+use crate::api::{EtcdBackup, EtcdRestore, labels};
 use crate::ports::clock::deadline;
-use crate::ports::{Clock, Fence, ObjectKey, Ports};
+use crate::ports::{Clock, Fence, KubernetesError, ObjectKey, Ports};
 
-/// How often a run looks whether it may go on. A quorum read of one object, of four runs at most.
+/// How often a run looks whether it may go on. A quorum read of one object, of four runs of a kind at most.
 pub const LOOK_PERIOD: SignedDuration = SignedDuration::from_secs(2);
 
 /// Why a run is called off.
@@ -51,16 +52,26 @@ pub struct Standing<'a> {
     begun_for: Option<BegunFor<'a>>,
 }
 
-struct BegunFor<'a> {
-    ports: &'a Ports,
-    desired: &'a Desired,
-    scope: Option<String>,
+enum BegunFor<'a> {
+    Backup { ports: &'a Ports, desired: &'a Desired, scope: Option<String> },
+    Restore { ports: &'a Ports, key: &'a ObjectKey, restore: &'a EtcdRestore },
 }
 
 impl<'a> Standing<'a> {
     /// Of a run that begins now for `backup`, which `desired` was made from. Without a fence nobody else acts.
     pub fn new(ports: &'a Ports, fence: Option<&'a Arc<Fence>>, desired: &'a Desired, backup: &EtcdBackup) -> Self {
-        let begun_for = Some(BegunFor { ports, desired, scope: scope(backup) });
+        let begun_for = Some(BegunFor::Backup { ports, desired, scope: scope(&backup.metadata) });
+        Self { clock: ports.clock.as_ref(), fence: fence.map(Arc::as_ref), begun_for }
+    }
+
+    /// Of the reading of a snapshot that begins now for an EtcdRestore.
+    pub fn of_restore(
+        ports: &'a Ports,
+        fence: Option<&'a Arc<Fence>>,
+        key: &'a ObjectKey,
+        restore: &'a EtcdRestore,
+    ) -> Self {
+        let begun_for = Some(BegunFor::Restore { ports, key, restore });
         Self { clock: ports.clock.as_ref(), fence: fence.map(Arc::as_ref), begun_for }
     }
 
@@ -80,14 +91,11 @@ impl<'a> Standing<'a> {
     pub async fn check(&self) -> Result<(), Stop> {
         self.holds_lease()?;
         let Some(begun_for) = &self.begun_for else { return Ok(()) };
-        let key: &ObjectKey = &begun_for.desired.key;
-        let look = begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key);
-        let looked = deadline(self.clock, LOOK_PERIOD, look).await;
+        let looked = deadline(self.clock, LOOK_PERIOD, begun_for.look()).await;
         // A look takes time, and the lease may be over by now.
         self.holds_lease()?;
         match looked {
-            Ok(Ok(Some(now))) => begun_for.compare(&now),
-            Ok(Ok(None)) => Err(Stop::Deleted),
+            Ok(Ok(verdict)) => verdict,
             Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
@@ -97,10 +105,11 @@ impl<'a> Standing<'a> {
     /// what it overwrites cannot.
     pub async fn check_before_visible(&self) -> Result<(), Stop> {
         self.check().await?;
-        let Some(begun_for) = self.begun_for.as_ref().filter(|it| it.desired.schedule == Schedule::Once) else {
+        let Some(BegunFor::Backup { ports, desired, .. }) = &self.begun_for else { return Ok(()) };
+        if desired.schedule != Schedule::Once {
             return Ok(());
-        };
-        let restored_by = deadline(self.clock, LOOK_PERIOD, restored_by(begun_for.ports, begun_for.desired)).await;
+        }
+        let restored_by = deadline(self.clock, LOOK_PERIOD, restored_by(ports, desired)).await;
         self.holds_lease()?;
         match restored_by {
             Ok(Ok(None)) => Ok(()),
@@ -130,28 +139,45 @@ impl<'a> Standing<'a> {
 }
 
 impl BegunFor<'_> {
-    fn compare(&self, now: &EtcdBackup) -> Result<(), Stop> {
-        if now.metadata.uid.as_deref() != Some(&self.desired.uid) {
-            return Err(Stop::Deleted);
+    async fn look(&self) -> Result<Result<(), Stop>, KubernetesError> {
+        match self {
+            Self::Backup { ports, desired, scope: of } => {
+                let now = ports.kubernetes.get_typed::<EtcdBackup>(&desired.key).await?;
+                let Some(now) = now else { return Ok(Err(Stop::Deleted)) };
+                let is_wanted = validate(&now).is_ok_and(|wanted| wanted.is_same_run(desired));
+                Ok(compare(&now.metadata, &desired.uid, is_wanted && scope(&now.metadata) == *of))
+            }
+            Self::Restore { ports, key, restore } => {
+                let now = ports.kubernetes.get_typed::<EtcdRestore>(key).await?;
+                let Some(now) = now else { return Ok(Err(Stop::Deleted)) };
+                let (now, then) = (&now.metadata, &restore.metadata);
+                let is_wanted = now.generation == then.generation && scope(now) == scope(then);
+                Ok(compare(now, then.uid.as_deref().unwrap_or_default(), is_wanted))
+            }
         }
-        if now.metadata.deletion_timestamp.is_some() {
-            return Err(Stop::Deleting);
-        }
-        let wanted = validate(now).is_ok_and(|wanted| wanted.is_same_run(self.desired));
-        if wanted && scope(now) == self.scope { Ok(()) } else { Err(Stop::Changed) }
     }
 }
 
+fn compare(now: &ObjectMeta, uid: &str, is_wanted: bool) -> Result<(), Stop> {
+    if now.uid.as_deref() != Some(uid) {
+        return Err(Stop::Deleted);
+    }
+    if now.deletion_timestamp.is_some() {
+        return Err(Stop::Deleting);
+    }
+    if is_wanted { Ok(()) } else { Err(Stop::Changed) }
+}
+
 /// Which operator an object belongs to.
-fn scope(backup: &EtcdBackup) -> Option<String> {
-    backup.metadata.annotations.as_ref()?.get(labels::ANNOTATION_SCOPE).cloned()
+fn scope(meta: &ObjectMeta) -> Option<String> {
+    meta.annotations.as_ref()?.get(labels::ANNOTATION_SCOPE).cloned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backup::tests::world::{World, now};
-    use crate::ports::{Kind, KubernetesError};
+    use crate::ports::Kind;
 
     /// A run that has the lease, and what happens during its next look at its EtcdBackup.
     fn check_while(happens: impl FnOnce(&Fence) -> Result<(), KubernetesError> + Send + 'static) -> Result<(), Stop> {

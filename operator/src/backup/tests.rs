@@ -1,6 +1,6 @@
 //! Whole passes over an EtcdBackup, against a store and an API server that fail in the ways that real ones do.
 
-mod called_off;
+pub(crate) mod called_off;
 mod memory;
 pub(crate) mod world;
 

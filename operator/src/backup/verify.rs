@@ -88,6 +88,11 @@ impl Integrity {
         self.size
     }
 
+    /// Whether enough came to know that no etcd database begins so.
+    fn is_foreign(&self) -> bool {
+        self.head.len() == snapshot::HEAD && snapshot::database_size(&self.head).is_err()
+    }
+
     /// sha256 of everything, whether it is a snapshot or not.
     pub fn sha256(&self) -> String {
         let mut whole = self.hash.clone();
@@ -182,16 +187,27 @@ impl VerifyError {
     }
 }
 
-/// Reads a stored object once from beginning to end. An answer that ends before the size that the store told is the
-/// way's fault, and says nothing about the object.
-async fn read_back(bucket: &Bucket, key: &str) -> Result<Integrity, VerifyError> {
+/// Reads a stored object once, from its beginning to where that is enough, or its end: the size that the store told, and
+/// what came. An answer that ends before that size is the way's fault, and says nothing about the object.
+async fn read_back(
+    bucket: &Bucket,
+    key: &str,
+    is_enough: fn(&Integrity) -> bool,
+) -> Result<(u64, Integrity), VerifyError> {
     let missing = || VerifyError::Missing { key: key.to_owned() };
     let (size, mut chunks) = bucket.get(key).await?.ok_or_else(missing)?;
     let mut integrity = Integrity::default();
     while let Some(chunk) = chunks.next().await {
         integrity.update(&chunk?);
+        if is_enough(&integrity) {
+            return Ok((size, integrity));
+        }
     }
-    if integrity.size() == size { Ok(integrity) } else { Err(VerifyError::Inconsistent { key: key.to_owned() }) }
+    if integrity.size() == size {
+        Ok((size, integrity))
+    } else {
+        Err(VerifyError::Inconsistent { key: key.to_owned() })
+    }
 }
 
 /// The revision of a stored snapshot, by its own pages.
@@ -206,7 +222,7 @@ async fn stored_revision(bucket: &Bucket, key: &str, size: u64) -> Result<Revisi
 async fn confirm_once(bucket: &Bucket, key: &str, sent: &Checked) -> Result<Revision, VerifyError> {
     let missing = || VerifyError::Missing { key: key.to_owned() };
     let size = bucket.head(key).await?.ok_or_else(missing)?.size;
-    let read = read_back(bucket, key).await?;
+    let (_, read) = read_back(bucket, key, |_| false).await?;
     let sha256 = read.sha256();
     if size != sent.size || read.size() != sent.size || sha256 != sent.sha256 {
         return Err(VerifyError::Different { key: key.to_owned(), size: read.size(), sha256, expected: sent.size });
@@ -239,13 +255,15 @@ pub async fn inspect(bucket: &Bucket, key: &str) -> Result<(Checked, Revision), 
     let mut before = None;
     let mut tried = 1;
     loop {
-        let verdict = match read_back(bucket, key).await {
+        // A file of another kind may be of any size: its first bytes are enough.
+        let verdict = match read_back(bucket, key, Integrity::is_foreign).await {
             Err(error) => Err(error),
-            Ok(read) => {
-                let sha256 = read.sha256();
-                match read.finish() {
+            Ok((size, read)) => {
+                let is_foreign = read.is_foreign();
+                let seen = if is_foreign { hex(&read.head) } else { read.sha256() };
+                match if is_foreign { Err(IntegrityError::Foreign { size }) } else { read.finish() } {
                     Ok(checked) => return Ok((checked.clone(), stored_revision(bucket, key, checked.size).await?)),
-                    Err(source) if before.replace(sha256.clone()) == Some(sha256) => {
+                    Err(source) if before.replace(seen.clone()) == Some(seen) => {
                         return Err(VerifyError::Integrity { key: key.to_owned(), source });
                     }
                     Err(_) => Err(VerifyError::Inconsistent { key: key.to_owned() }),

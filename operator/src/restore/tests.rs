@@ -3,9 +3,10 @@
 use super::*;
 use crate::api::conditions::find;
 use crate::api::{EtcdCluster, RestoreRunPhase};
+use crate::backup::tests::called_off::Stepped;
 use crate::backup::tests::snapshot;
 use crate::backup::tests::world::{Fault, Op, World, now};
-use crate::ports::Kind;
+use crate::ports::{Clock, Fence, Kind};
 use serde_json::json;
 
 struct Bench {
@@ -316,6 +317,55 @@ fn a_store_that_does_not_answer_is_tried_again() {
     }
     bench.pass();
     assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified));
+}
+
+/// A store that gives nothing, and what happens three seconds after the reading began.
+fn verify_while(happens: impl FnOnce(&Bench, &Fence)) -> (Result<Next, BackupError>, SignedDuration, Bench) {
+    let bench = Bench::new();
+    bench.world.put("dir/key", snapshot(42));
+    bench.world.store.fail(Op::Get, Fault::Hang, 3);
+    let (clock, fence) = (Arc::new(Stepped::default()), Arc::new(Fence::default()));
+    fence.extend(SignedDuration::from_hours(1));
+    let ports = Ports { clock: clock.clone(), ..bench.world.ports() };
+    let context = BackupContext { fence: Some(fence.clone()), ..BackupContext::default() };
+    let restore = bench.world.kubernetes.read::<EtcdRestore>(&bench.key);
+    let end = clock.run(reconcile(&ports, &bench.key, restore, &context), 3, || happens(&bench, &fence));
+    (end, clock.monotonic(), bench)
+}
+
+#[test]
+fn reading_a_snapshot_is_called_off_when_nobody_wants_it_any_more() {
+    let edit = |bench: &Bench, field: &str, value: serde_json::Value| {
+        bench.world.kubernetes.edit(Kind::EtcdRestore, &bench.key, |json| json["metadata"][field] = value);
+    };
+    let soon = |took: SignedDuration, what: &str| assert!(took <= SignedDuration::from_secs(5), "{what}: {took}");
+    let (end, took, _) = verify_while(|bench, _| bench.world.kubernetes.remove(Kind::EtcdRestore, &bench.key));
+    soon(took, "deleted");
+    assert_eq!(end, Ok(Next::ON_CHANGE));
+    let (end, took, _) = verify_while(|bench, _| edit(bench, "deletionTimestamp", json!("2026-11-30T02:03:07Z")));
+    soon(took, "being deleted");
+    assert_eq!(end, Ok(Next::ON_CHANGE));
+    let (end, took, bench) = verify_while(|bench, _| edit(bench, "generation", json!(2)));
+    soon(took, "changed");
+    assert_eq!(end, Ok(Next::after(SignedDuration::ZERO)));
+    bench.world.store.faults.lock().unwrap().clear();
+    bench.pass();
+    assert_eq!(bench.status().phase, Some(RestoreRunPhase::Verified), "what is wanted now is read");
+    let (end, took, bench) = verify_while(|_, fence| fence.lose());
+    soon(took, "without the lease");
+    assert_eq!(end, Err(BackupError::LeaseLost { key: bench.key.clone() }));
+    assert_eq!(bench.world.kubernetes.phases("EtcdRestore"), ["Verifying"], "nothing more was written");
+}
+
+#[test]
+fn of_a_large_object_that_is_no_snapshot_the_beginning_is_read() {
+    let bench = Bench::new();
+    bench.world.put("dir/key", vec![7; 10 << 20]);
+    assert_eq!(bench.pass(), Next::ON_CHANGE);
+    assert_eq!(bench.why(), "SnapshotForeign");
+    assert!(bench.status().reason.contains("10485760 bytes"), "{}", bench.status().reason);
+    assert!(*bench.world.store.read.lock().unwrap() < 1 << 20);
+    bench.untouched();
 }
 
 #[test]

@@ -68,7 +68,8 @@ const USES: &[Use] = &[
     ("get", BACKUPS, Managed, "controller.rs", "kubernetes.get_typed::<EtcdBackup>(key)"),
     ("get", RESTORES, Managed, "controller.rs", "kubernetes.get_typed::<EtcdRestore>(key)"),
     ("get", BACKUPS, Managed, "backup.rs", "self.ports.kubernetes.get_typed::<EtcdBackup>(self.key)"),
-    ("get", BACKUPS, Managed, "backup/standing.rs", "begun_for.ports.kubernetes.get_typed::<EtcdBackup>(key)"),
+    ("get", BACKUPS, Managed, "backup/standing.rs", "ports.kubernetes.get_typed::<EtcdBackup>(&desired.key)"),
+    ("get", RESTORES, Managed, "backup/standing.rs", "ports.kubernetes.get_typed::<EtcdRestore>(key)"),
     ("get", "pods", Managed, "apply.rs", "self.ports.kubernetes.get(Kind::Pod, &self.key(name))"),
 
     // Only without --agent-image.

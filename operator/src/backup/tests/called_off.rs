@@ -14,7 +14,7 @@ use crate::ports::Clock;
 
 /// A clock on which sleepers sleep.
 #[derive(Default)]
-struct Stepped {
+pub(crate) struct Stepped {
     since_start: Mutex<SignedDuration>,
     sleepers: Mutex<Vec<(SignedDuration, Waker)>>,
 }
@@ -50,7 +50,7 @@ impl ArcWake for Again {
 
 impl Stepped {
     /// Runs a pass to its end; `happens` is done when so many seconds have passed.
-    fn run<T>(&self, pass: impl Future<Output = T>, after: i64, happens: impl FnOnce()) -> T {
+    pub(crate) fn run<T>(&self, pass: impl Future<Output = T>, after: i64, happens: impl FnOnce()) -> T {
         let mut pass = std::pin::pin!(pass);
         let mut happens = Some(happens);
         let at = SignedDuration::from_secs(after);

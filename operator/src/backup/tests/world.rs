@@ -473,9 +473,27 @@ pub(crate) struct FaultyStore {
     pub(crate) faults: Arc<Mutex<Vec<(Op, Fault, usize)>>>,
     pub(crate) aborted: Arc<Mutex<usize>>,
     pub(crate) largest: Arc<Mutex<usize>>,
+    /// Bytes of objects that were read.
+    pub(crate) read: Arc<Mutex<usize>>,
 }
 
+/// So many bytes come at a time when an object is read.
+const PIECE: usize = 1 << 16;
+
 impl FaultyStore {
+    async fn in_pieces(&self, result: GetResult) -> object_store::Result<GetResult> {
+        let (meta, range) = (result.meta.clone(), result.range.clone());
+        let (attributes, extensions) = (result.attributes.clone(), result.extensions.clone());
+        let (bytes, read) = (result.bytes().await?, self.read.clone());
+        let pieces: Vec<_> =
+            (0..bytes.len().max(1)).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect();
+        let pieces = futures::stream::iter(pieces).map(move |piece| {
+            *read.lock().unwrap() += piece.len();
+            Ok(piece)
+        });
+        Ok(GetResult { payload: GetResultPayload::Stream(pieces.boxed()), meta, range, attributes, extensions })
+    }
+
     pub(crate) fn fail(&self, op: Op, fault: Fault, times: usize) {
         if times > 0 {
             self.faults.lock().unwrap().push((op, fault, times));
@@ -549,7 +567,8 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        let fault = take(&self.faults, if options.head { Op::Head } else { Op::Get });
+        let is_head = options.head;
+        let fault = take(&self.faults, if is_head { Op::Head } else { Op::Get });
         let mut result = under(fault, self.inner.get_opts(location, options)).await?;
         if let Some(damage @ (Fault::Break | Fault::Truncate | Fault::Flip)) = fault {
             let range = result.range.clone();
@@ -564,6 +583,9 @@ impl ObjectStore for FaultyStore {
             let pieces = futures::stream::iter([Ok(Bytes::from(bytes))].into_iter().chain(end));
             let payload = GetResultPayload::Stream(pieces.boxed());
             result = GetResult { payload, meta, range, attributes, extensions };
+        }
+        if fault.is_none() && !is_head {
+            result = self.in_pieces(result).await?;
         }
         Ok(result)
     }
