@@ -39,6 +39,7 @@ use crate::api::backup::LEGACY_FINALIZER;
 use crate::api::{BackupPhase, BackupRecord, EtcdBackup, EtcdBackupStatus, EtcdRestore};
 use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Scope, Typed};
 use crate::recorder::{self, About};
+use apply::Found;
 use observe::{Observed, observe};
 use plan::{LOOK_AGAIN, LOOK_BACK, Plan, plan};
 use schedule::Schedule;
@@ -401,19 +402,19 @@ impl Pass<'_> {
     /// A one-shot backup that was taken: is it still there as its record says?
     async fn look_back(&self, backup: &Arc<EtcdBackup>, previous: &EtcdBackupStatus) -> Result<Next, BackupError> {
         let own = |record: &&BackupRecord| self.desired.location.is_of(record);
-        let mut overwritten = false;
+        let mut found = None;
         let mut look_again = Next::ON_CHANGE;
         if let Some(record) = previous.records.iter().rfind(own) {
-            overwritten = record.superseded;
-            if !overwritten && let Ok(credentials) = &self.observed.credentials {
+            if record.superseded {
+                found = Some(Found::Overwritten);
+            } else if let Ok(credentials) = &self.observed.credentials {
                 look_again = Next::after(LOOK_BACK);
                 if let Ok(bucket) = apply::open(self.ports, self.desired, credentials).await {
-                    // A store that does not answer says nothing about the backup.
-                    overwritten = apply::is_overwritten(&bucket, record).await.unwrap_or(false);
+                    found = apply::look_back(&bucket, record).await.ok();
                 }
             }
         }
-        write(self.ports, self.key, backup, status::done(previous, self.desired, overwritten, self.now)).await?;
+        write(self.ports, self.key, backup, status::done(previous, self.desired, found, self.now)).await?;
         Ok(look_again)
     }
 }

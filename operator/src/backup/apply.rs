@@ -304,10 +304,32 @@ async fn read_manifest(bucket: &Bucket, key: &str) -> Result<Option<Manifest>, S
     Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
 }
 
-/// Whether the object of a one-shot backup was overwritten by another backup since, as its manifest tells.
-pub async fn is_overwritten(bucket: &Bucket, record: &BackupRecord) -> Result<bool, StoreFailure> {
+/// What the store has in the place of a one-shot backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The backup, as far as its size and manifest tell.
+    AsRecorded,
+    /// Another object.
+    Overwritten,
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks whether the store still has a one-shot backup as its record says: by the object's size, and by the manifest of
+/// whoever wrote there since. A manifest from before the backup is one that the backup could not replace.
+///
+/// # Errors
+/// When the store cannot be asked, which says nothing about the backup.
+pub async fn look_back(bucket: &Bucket, record: &BackupRecord) -> Result<Found, StoreFailure> {
+    let Some(object) = bucket.head(&record.key).await? else { return Ok(Found::Nothing) };
+    if i64::try_from(object.size) != Ok(record.size) {
+        return Ok(Found::Overwritten);
+    }
     let manifest = read_manifest(bucket, &record.key).await?;
-    Ok(manifest.is_some_and(|manifest| manifest.key == record.key && manifest.sha256 != record.sha256))
+    let is_of_another = |manifest: Manifest| {
+        manifest.key == record.key && manifest.sha256 != record.sha256 && manifest.time >= record.time.0
+    };
+    Ok(if manifest.is_some_and(is_of_another) { Found::Overwritten } else { Found::AsRecorded })
 }
 
 /// What retention chose.

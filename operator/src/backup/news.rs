@@ -3,7 +3,9 @@
 //! A transition is told when it happens and not again while it lasts: a store that refuses every attempt for a day is
 //! one event, and the attempts are counted in status.
 
-use crate::api::conditions::reason::{BackupReconcilingReason as Doing, BackupSucceededReason as Why};
+use crate::api::conditions::reason::{
+    BackupReadyReason as Ready, BackupReconcilingReason as Doing, BackupSucceededReason as Why,
+};
 use crate::api::conditions::{BackupCondition, Condition, ConditionKind, ConditionStatus, find, turned};
 use crate::api::{BackupPhase, EtcdBackupStatus};
 use crate::recorder::News;
@@ -32,7 +34,15 @@ pub fn news(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Vec<News> {
         let also = if interrupted { waiting(before, after) } else { None };
         return [unsuccessful(outcome)].into_iter().chain(also).collect();
     }
-    waiting(before, after).into_iter().collect()
+    gone(before, after).or_else(|| waiting(before, after)).into_iter().collect()
+}
+
+/// A one-shot backup is no longer in the store.
+fn gone(before: &EtcdBackupStatus, after: &EtcdBackupStatus) -> Option<News> {
+    let ready = find(&after.conditions, "Ready")?;
+    let is_gone = ready.reason == BackupCondition::Ready(Ready::Gone).reason();
+    let is_new = find(&before.conditions, "Ready").is_none_or(|before| before.reason != ready.reason);
+    (is_gone && is_new).then(|| News::warning("BackupGone", &ready.message))
 }
 
 /// There is no backup, for a reason that is new.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeSet;
 
-use super::apply::RunError;
+use super::apply::{Found, RunError};
 use super::draft::Draft;
 use super::observe::Missing;
 use super::plan::Waiting;
@@ -272,17 +272,34 @@ fn is_of_others(record: &BackupRecord, desired: &Desired) -> bool {
     !record.etcd_endpoints.is_empty() && set(&record.etcd_endpoints) != set(&desired.endpoints)
 }
 
-/// The one-shot backup has been taken. `overwritten` when the store holds another object in its place.
-pub fn done(previous: &EtcdBackupStatus, desired: &Desired, overwritten: bool, now: Timestamp) -> EtcdBackupStatus {
+fn gone(desired: &Desired) -> String {
+    format!("the backup was taken; `{}` is no longer in the store", desired.location.key)
+}
+
+/// Whether the last look found nothing in the place of a one-shot backup.
+fn was_gone(status: &EtcdBackupStatus) -> bool {
+    find(&status.conditions, "Ready").is_some_and(|ready| ready.reason == BackupCondition::Ready(Ready::Gone).reason())
+}
+
+/// The one-shot backup has been taken, and this is in its place now; none when the store could not be asked, and then what
+/// was said before stays.
+pub fn done(previous: &EtcdBackupStatus, desired: &Desired, found: Option<Found>, now: Timestamp) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
     draft.status.next_run_time = None;
-    let mut message = "";
-    if overwritten {
-        message = "the backup was taken; another one has overwritten its path since";
-        let own = |record: &&mut BackupRecord| desired.location.is_of(record);
-        draft.status.records.iter_mut().filter(own).for_each(|record| record.superseded = true);
+    let mut summary = |ready, message: &str| {
+        draft.summary(BackupPhase::Succeeded, ready, Reconciling::AsWanted, message);
+    };
+    match found {
+        Some(Found::Overwritten) => {
+            summary((Ready::Succeeded, true), "the backup was taken; another one has overwritten its path since");
+            let own = |record: &&mut BackupRecord| desired.location.is_of(record);
+            draft.status.records.iter_mut().filter(own).for_each(|record| record.superseded = true);
+        }
+        // Its record stays: the backup was taken, and is not taken again over what somebody removed.
+        Some(Found::Nothing) => summary((Ready::Gone, false), &gone(desired)),
+        None if was_gone(previous) => summary((Ready::Gone, false), &gone(desired)),
+        Some(Found::AsRecorded) | None => summary((Ready::Succeeded, true), ""),
     }
-    draft.summary(BackupPhase::Succeeded, (Ready::Succeeded, true), Reconciling::AsWanted, message);
     let record = draft.status.records.iter().rfind(|record| desired.location.is_of(record));
     if let Some(record) = record.filter(|record| is_of_others(record, desired)) {
         let message = format!(

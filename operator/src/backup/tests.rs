@@ -818,6 +818,58 @@ fn an_overwritten_one_shot_backup_says_so() {
 }
 
 #[test]
+fn a_one_shot_backup_that_is_no_longer_in_the_store_says_so() {
+    let bench = Bench::new(ONCE);
+    bench.pass().unwrap();
+    let object = bench.world.object("dir/key").to_vec();
+    now(bench.world.store.inner.delete(&"dir/key".into())).unwrap();
+    let ready = || {
+        let ready = find(&bench.status().conditions, "Ready").expect("always there").clone();
+        (ready.reason, ready.message)
+    };
+    bench.world.kubernetes.told();
+    assert_eq!(bench.pass(), Ok(Next::after(LOOK_BACK)));
+    let gone = ("Gone".to_owned(), "the backup was taken; `dir/key` is no longer in the store".to_owned());
+    assert_eq!(ready(), gone);
+    assert_eq!(bench.world.kubernetes.told(), [format!("Warning BackupGone: {}", gone.1)]);
+    bench.world.store.fail(Op::Head, Fault::Before, 1);
+    let writes = *bench.world.kubernetes.writes.lock().unwrap();
+    for _ in 0..2 {
+        bench.pass().unwrap();
+    }
+    assert_eq!(*bench.world.kubernetes.writes.lock().unwrap(), writes, "a store that does not answer says nothing");
+    assert!(bench.records().len() == 1 && bench.status().succeeded, "it is not taken again");
+    bench.world.put("dir/key", object);
+    bench.pass().unwrap();
+    assert_eq!(ready(), ("Succeeded".to_owned(), String::new()), "somebody put it back");
+}
+
+/// The manifest that is left is that of the object before it.
+#[test]
+fn a_one_shot_backup_that_could_not_write_its_manifest_is_not_called_overwritten() {
+    let bench = Bench::new(ONCE);
+    bench.pass().unwrap();
+    let second = bench
+        .world
+        .kubernetes
+        .insert(Kind::EtcdBackup, &manifest(ONCE).replace("name: b,", "name: b2,").replace("uid: u1", "uid: u2"));
+    let pass = |key: &ObjectKey| {
+        let backup = bench.world.kubernetes.read::<EtcdBackup>(key);
+        now(reconcile(&bench.world.ports(), key, backup, &bench.context)).unwrap();
+        bench.world.kubernetes.read::<EtcdBackup>(key).status.clone().expect("it was written")
+    };
+    bench.world.pass_time(100);
+    bench.world.members.serve("http://a:2379", 1, 400, &snapshot(400));
+    bench.world.store.fail(Op::Put, Fault::Nothing, 1);
+    bench.world.store.fail(Op::Put, Fault::Before, 3);
+    let taken = pass(&second);
+    let said = &find(&taken.conditions, "BackupSucceeded").expect("always there").message;
+    assert!(said.contains("its manifest could not be written"), "{said}");
+    assert_eq!(pass(&second).records.iter().map(|record| record.superseded).collect::<Vec<_>>(), [false]);
+    assert!(pass(&bench.key).records[0].superseded, "what it replaced has another size");
+}
+
+#[test]
 fn each_transition_is_told_in_one_event() {
     let bench = Bench::new(&PERIODIC.replace("dir/key}", "dir/key, awsSecret: aws}"));
     let told = || bench.world.kubernetes.told();

@@ -298,6 +298,8 @@ reasons! {
         Failed,
         /// The one-shot backup was taken of other `etcdEndpoints` than the spec names now.
         SpecChanged,
+        /// The one-shot backup was taken, and is no longer in the store.
+        Gone,
     }
 }
 
