@@ -39,7 +39,7 @@ use crate::api::backup::LEGACY_FINALIZER;
 use crate::api::{BackupPhase, BackupRecord, EtcdBackup, EtcdBackupStatus, EtcdRestore};
 use crate::ports::{Fence, Kind, KubernetesError, ObjectKey, Ports, Scope, Typed};
 use crate::recorder::{self, About};
-use apply::Found;
+use apply::{Found, Needed};
 use observe::{Observed, observe};
 use plan::{LOOK_AGAIN, LOOK_BACK, Plan, plan};
 use schedule::Schedule;
@@ -355,16 +355,14 @@ impl Pass<'_> {
             Ok(bucket) => bucket,
             Err(error) => return self.retained(&backup, &[], &[error.to_string()]).await,
         };
-        let scope = Scope::Namespace(self.key.namespace.clone());
-        let restores = match self.ports.kubernetes.list_typed::<EtcdRestore>(&scope, None).await {
-            Ok(restores) => restores,
+        let needed = match self.needed().await {
+            Ok(needed) => needed,
             Err(error) => {
-                let why = format!("what is being restored from them could not be read: {error}");
+                let why = format!("what others need of them could not be read: {error}");
                 return self.retained(&backup, &[], &[why]).await;
             }
         };
-        let in_use = retention::in_use(restores.iter().map(|restore| &**restore), &self.desired.location.bucket.bucket);
-        let chosen = match apply::choose(&bucket, self.desired, &previous.records, &in_use, self.now).await {
+        let chosen = match apply::choose(&bucket, self.desired, &previous.records, &needed, self.now).await {
             Ok(chosen) => chosen,
             Err(failure) => return self.retained(&backup, &[], &[failure.to_string()]).await,
         };
@@ -382,6 +380,18 @@ impl Pass<'_> {
         gone.extend(chosen.vanished);
         let failures: Vec<_> = failures.iter().map(ToString::to_string).collect();
         self.retained(&backup, &gone, &failures).await
+    }
+
+    /// What the EtcdRestores and the other EtcdBackups of the namespace need in this bucket.
+    async fn needed(&self) -> Result<Needed, KubernetesError> {
+        let scope = Scope::Namespace(self.key.namespace.clone());
+        let restores = self.ports.kubernetes.list_typed::<EtcdRestore>(&scope, None).await?;
+        let backups = self.ports.kubernetes.list_typed::<EtcdBackup>(&scope, None).await?;
+        let bucket = &self.desired.location.bucket.bucket;
+        Ok(Needed {
+            in_use: retention::in_use(restores.iter().map(|restore| &**restore), bucket),
+            of_others: retention::recorded_by_others(backups.iter().map(|backup| &**backup), &self.desired.uid, bucket),
+        })
     }
 
     async fn retained(

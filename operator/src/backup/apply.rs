@@ -332,6 +332,15 @@ pub async fn look_back(bucket: &Bucket, record: &BackupRecord) -> Result<Found, 
     Ok(if manifest.is_some_and(is_of_another) { Found::Overwritten } else { Found::AsRecorded })
 }
 
+/// Keys in the bucket that others need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// Being restored: they stay, and count as kept.
+    pub in_use: BTreeSet<String>,
+    /// On record in other EtcdBackups: neither of this one nor counted.
+    pub of_others: BTreeSet<String>,
+}
+
 /// What retention chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
@@ -349,9 +358,10 @@ pub async fn choose(
     bucket: &Bucket,
     desired: &Desired,
     records: &[BackupRecord],
-    in_use: &BTreeSet<String>,
+    needed: &Needed,
     now: Timestamp,
 ) -> Result<Chosen, StoreFailure> {
+    let in_use = &needed.in_use;
     let path = &desired.location.key;
     let records: Vec<_> = records.iter().filter(|record| desired.location.bucket.has(record)).cloned().collect();
     let is_free = |key: &str| parse_periodic(path, key).is_some() && !in_use.contains(key);
@@ -363,7 +373,9 @@ pub async fn choose(
     let mut listed = bucket.list(&format!("{path}_v")).await?;
     listed.retain(|key, _| !chosen.remove.contains(key));
     let live: Vec<_> = records.iter().filter(|record| !record.superseded).cloned().collect();
-    let mut all = own(bucket, desired, candidates(path, &live, &listed), &records).await?;
+    let mut all = candidates(path, &live, &listed);
+    all.retain(|one| one.recorded.is_some() || !needed.of_others.contains(&one.key));
+    let mut all = own(bucket, desired, all, &records).await?;
     let mut goes = surplus(all.clone(), desired.keep);
     if !goes.is_empty() {
         // Something else may have removed backups: those that shall stay in their place are looked for first.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::PeriodicName;
-use crate::api::{BackupRecord, EtcdRestore, RestoreRunPhase, SnapshotRef};
+use crate::api::{BackupRecord, EtcdBackup, EtcdRestore, RestoreRunPhase, SnapshotRef};
 use crate::model::ObjectLocation;
 
 /// A backup that may be in the store.
@@ -83,6 +83,19 @@ pub fn in_use<'a>(restores: impl IntoIterator<Item = &'a EtcdRestore>, bucket: &
         verified.into_iter().chain(wanted).filter(|(of, _)| of == bucket).map(|(_, key)| key).collect()
     });
     keys.collect()
+}
+
+/// Keys of a bucket that EtcdBackups other than this one have on record: backups of theirs, whether their manifest could be
+/// written or not. Compared like [`in_use`].
+pub fn recorded_by_others<'a>(
+    backups: impl IntoIterator<Item = &'a EtcdBackup>,
+    uid: &str,
+    bucket: &str,
+) -> BTreeSet<String> {
+    let others = backups.into_iter().filter(|backup| backup.metadata.uid.as_deref() != Some(uid));
+    let records = others.filter_map(|backup| backup.status.as_ref()).flat_map(|status| &status.records);
+    let here = records.filter(|record| record.bucket.is_empty() || record.bucket == bucket);
+    here.map(|record| record.key.clone()).collect()
 }
 
 /// Whether an EtcdRestore has verified this object and not ended: its members start from exactly these bytes. Compared by

@@ -643,6 +643,31 @@ fn retention_marks_before_it_removes_and_tries_again_what_failed() {
     bench.check_records();
 }
 
+/// Without a manifest beside it the store does not tell whose it is.
+#[test]
+fn retention_touches_nothing_that_another_backup_has_on_record() {
+    let bench = Bench::new(PERIODIC);
+    let other = manifest(PERIODIC).replace("name: b,", "name: b2,").replace("uid: u1", "uid: u2");
+    let other = bench.world.kubernetes.insert(Kind::EtcdBackup, &other);
+    bench.world.store.fail(Op::Put, Fault::Nothing, 1);
+    bench.world.store.fail(Op::Put, Fault::Before, 3);
+    let backup = bench.world.kubernetes.read::<EtcdBackup>(&other);
+    now(reconcile(&bench.world.ports(), &other, backup, &bench.context)).unwrap();
+    let theirs = bench.world.keys();
+    assert_eq!(theirs.len(), 1, "its manifest could not be written: {theirs:?}");
+    for revision in [50, 51, 52] {
+        bench.world.pass_time(25 * 3600);
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.pass().unwrap();
+    }
+    assert_eq!(bench.records().len(), 2);
+    assert!(bench.world.keys().contains(&theirs[0]), "{:?}", bench.world.keys());
+    bench.world.kubernetes.remove(Kind::EtcdBackup, &other);
+    bench.world.pass_time(25 * 3600);
+    bench.pass().unwrap();
+    assert!(!bench.world.keys().contains(&theirs[0]), "what nobody has on record goes with its time");
+}
+
 #[test]
 fn retention_touches_nothing_that_it_did_not_write() {
     let bench = Bench::new(PERIODIC);

@@ -59,6 +59,7 @@ const USES: &[Use] = &[
     ("get", CLUSTERS, Managed, "restore/observe.rs", "cluster: ports.kubernetes.get_typed(&desired.key)"),
     ("get", RESTORES, Managed, "observe.rs", "= futures::try_join!(kubernetes.get_typed(key),"),
     ("list", RESTORES, Managed, "backup.rs", "self.ports.kubernetes.list_typed::<EtcdRestore>(&scope, None)"),
+    ("list", BACKUPS, Managed, "backup.rs", "self.ports.kubernetes.list_typed::<EtcdBackup>(&scope, None)"),
     ("list", RESTORES, Managed, "backup/observe.rs", "ports.kubernetes.list_typed::<EtcdRestore>(&scope, None)"),
     ("list", "pods", Managed, "observe.rs", LISTS_MEMBERS),
     ("list", "persistentvolumeclaims", Managed, "observe.rs", LISTS_MEMBERS),
