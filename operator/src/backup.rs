@@ -404,6 +404,13 @@ impl Pass<'_> {
         let previous = backup.status.clone().unwrap_or_default();
         let status = status::retained(&previous, self.desired, gone, failures, now);
         let written = write(self.ports, self.key, backup, status).await?;
+        let status = written.status.clone().unwrap_or_default();
+        if status.next_run_time.is_none() && self.desired.schedule != Schedule::Once {
+            // The spec could not be used before this: what comes next has yet to be said. Not at once where this very
+            // stage would come again.
+            let is_through = failures.is_empty() && !plan::retention_is_due(self.desired, &status);
+            return Ok(Next::after(if is_through { SignedDuration::ZERO } else { REMOVE_AGAIN_AFTER }));
+        }
         let next = self.next(&written, now);
         let again = (!failures.is_empty()).then_some(REMOVE_AGAIN_AFTER);
         Ok(Next { after: next.after.into_iter().chain(again).min() })

@@ -109,7 +109,7 @@ fn has_failed_before(desired: &Desired, status: &EtcdBackupStatus) -> bool {
 }
 
 /// Whether there is something for retention to do, as far as status tells. The store's list is asked after each run.
-fn retention_is_due(desired: &Desired, status: &EtcdBackupStatus) -> bool {
+pub fn retention_is_due(desired: &Desired, status: &EtcdBackupStatus) -> bool {
     if desired.schedule == Schedule::Once {
         return false;
     }

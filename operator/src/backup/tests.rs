@@ -645,6 +645,29 @@ fn retention_marks_before_it_removes_and_tries_again_what_failed() {
 
 /// Without a manifest beside it the store does not tell whose it is.
 #[test]
+fn a_corrected_spec_is_said_to_be_good_although_there_are_old_backups_to_remove() {
+    let bench = Bench::new(PERIODIC);
+    for revision in [50, 51] {
+        bench.world.members.serve("http://a:2379", 1, revision, &snapshot(revision));
+        bench.pass().unwrap();
+        bench.world.pass_time(126);
+    }
+    bench.world.turn_back();
+    bench.world.pass_time(127);
+    set_max_backups(&bench, -1);
+    assert_eq!(bench.pass(), Ok(Next::ON_CHANGE));
+    set_max_backups(&bench, 1);
+    bench.world.store.fail(Op::Delete, Fault::Before, 1);
+    assert_eq!(bench.pass(), Ok(Next::after(REMOVE_AGAIN_AFTER)), "not in a loop");
+    assert_eq!(bench.pass(), Ok(Next::after(SignedDuration::ZERO)));
+    assert_eq!(bench.records().len(), 1);
+    assert_eq!(bench.pass(), Ok(Next::after(SignedDuration::from_secs(124))));
+    let status = bench.status();
+    assert_eq!(find(&status.conditions, "Stalled").expect("always there").reason, "NotStalled");
+    assert_eq!((status.phase, status.reason.as_str()), (Some(BackupPhase::Scheduled), ""));
+}
+
+#[test]
 fn retention_touches_nothing_that_another_backup_has_on_record() {
     let bench = Bench::new(PERIODIC);
     let other = manifest(PERIODIC).replace("name: b,", "name: b2,").replace("uid: u1", "uid: u2");
