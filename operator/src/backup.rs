@@ -128,7 +128,22 @@ pub async fn reconcile(
     backup: Arc<EtcdBackup>,
     context: &BackupContext,
 ) -> Result<Next, BackupError> {
+    if context.legacy_alive.is_some() && has_legacy_finalizer(&backup) {
+        // Whoever put the finalizer there still acts by it, and a lock that ends is no change of this object.
+        let next = act(ports, key, backup, context).await?;
+        return Ok(Next { after: next.after.into_iter().chain([LOOK_AGAIN]).min() });
+    }
     let backup = release(ports, key, backup).await?;
+    act(ports, key, backup, context).await
+}
+
+/// A pass over an EtcdBackup whose finalizers are settled.
+async fn act(
+    ports: &Ports,
+    key: &ObjectKey,
+    backup: Arc<EtcdBackup>,
+    context: &BackupContext,
+) -> Result<Next, BackupError> {
     let previous = backup.status.clone().unwrap_or_default();
     let now = ports.clock.now();
     let desired = match validate(&backup) {
@@ -158,12 +173,16 @@ pub async fn reconcile(
     }
 }
 
+fn has_legacy_finalizer(backup: &EtcdBackup) -> bool {
+    backup.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == LEGACY_FINALIZER)
+}
+
 /// Takes the archived operator's finalizer off: nobody is left who would, and ours has none.
 async fn release(ports: &Ports, key: &ObjectKey, backup: Arc<EtcdBackup>) -> Result<Arc<EtcdBackup>, BackupError> {
-    let finalizers = backup.metadata.finalizers.clone().unwrap_or_default();
-    if !finalizers.iter().any(|finalizer| finalizer == LEGACY_FINALIZER) {
+    if !has_legacy_finalizer(&backup) {
         return Ok(backup);
     }
+    let finalizers = backup.metadata.finalizers.clone().unwrap_or_default();
     let rest: Vec<_> = finalizers.iter().filter(|finalizer| *finalizer != LEGACY_FINALIZER).collect();
     let patch = json!({ "metadata": {
         "uid": backup.metadata.uid, "resourceVersion": backup.metadata.resource_version, "finalizers": rest,

@@ -800,6 +800,33 @@ fn the_archived_operators_finalizer_goes_and_its_finished_backup_stays_finished(
     assert!(bench.world.keys().is_empty(), "not even when its status is ours");
 }
 
+#[test]
+fn the_archived_operators_finalizer_stays_as_long_as_its_lock_is_fresh() {
+    for (spec, deleted) in [(PERIODIC, false), (PERIODIC, true), (ONCE, true), ("{etcdEndpoints: []}", true)] {
+        let mut bench = Bench::new(spec);
+        bench.context.legacy_alive = Some("etcd-backup-operator".to_owned());
+        bench.world.kubernetes.edit(Kind::EtcdBackup, &bench.key, |json| {
+            json["metadata"]["finalizers"] = serde_json::json!(["backup-operator-periodic", "mine"]);
+            if deleted {
+                json["metadata"]["deletionTimestamp"] = "2026-11-30T02:03:04Z".into();
+            }
+        });
+        let finalizers = || {
+            let backup = bench.world.kubernetes.read::<EtcdBackup>(&bench.key);
+            backup.metadata.finalizers.clone().unwrap_or_default()
+        };
+        for _ in 0..2 {
+            let next = bench.pass().unwrap();
+            assert_eq!(finalizers(), ["backup-operator-periodic", "mine"]);
+            assert_eq!(next, Next::after(LOOK_AGAIN), "nothing tells that the lock has ended: {spec}, {deleted}");
+        }
+        bench.context.legacy_alive = None;
+        bench.pass().unwrap();
+        let backup = bench.world.kubernetes.read::<EtcdBackup>(&bench.key);
+        assert_eq!(backup.metadata.finalizers, Some(vec!["mine".to_owned()]));
+    }
+}
+
 /// For the archived operator a reason was the end, and somebody may have put something else at the path since.
 #[test]
 fn a_backup_that_failed_under_the_archived_operator_is_not_taken_again_before_its_spec_changes() {
