@@ -5,13 +5,22 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Context, bail};
-use sim::scenario::{ANY, Condition, Lane, Scenario, Step, fill, parse_bound, place};
+use etcd_operator::api::schema;
+use serde_json::Value;
+use sim::scenario::{ANY, Condition, Lane, Scenario, Step, Target, fill, parse_bound, place};
 
 /// What every lane can fill in, besides the newest object.
 const PLACEHOLDERS: [&str; 6] =
     ["NOW", "STORE_ENDPOINT", "STORE_USER", "STORE_PASSWORD", "ABS_ENDPOINT", "AGENT_IMAGE"];
+
+/// The kinds as they are served: dear to derive, and asked for each condition.
+static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let all = schema::custom_resource_definitions().into_iter();
+    all.map(|definition| serde_json::to_value(definition).expect("a CRD serialises")).collect()
+});
 
 /// A case with where it came from.
 #[derive(Clone, Debug)]
@@ -78,7 +87,7 @@ fn read(file: &Path) -> anyhow::Result<Case> {
 ///
 /// # Errors
 /// When one of them is no YAML.
-pub fn documents(manifest: &str) -> anyhow::Result<Vec<serde_json::Value>> {
+pub fn documents(manifest: &str) -> anyhow::Result<Vec<Value>> {
     let parts = manifest.split("\n---").map(|part| part.trim_start_matches("---").trim());
     let parsed = parts
         .filter(|part| !part.is_empty())
@@ -139,7 +148,13 @@ fn faults_of(step: &Step) -> Vec<String> {
         Ok(filled) => documents(&filled).err().map(|error| format!("{error:#}")),
     };
     let bounds = bounds.into_iter().filter_map(|bound| parse_bound(bound).err());
-    let conditions = conditions.iter().filter_map(|text| text.parse::<Condition>().err());
+    let conditions = conditions.iter().filter_map(|text| match text.parse::<Condition>() {
+        Err(fault) => Some(fault),
+        Ok(condition) => match step {
+            Step::Wait { target, .. } | Step::Stays { target, .. } => absent(target, &condition),
+            _ => None,
+        },
+    });
     let each_of_one = match step {
         Step::Wait { target, each: true, .. } if place(&target.name).1 != ANY => {
             Some(format!("`each` is for the name `{ANY}`, and this is `{}`", target.name))
@@ -147,4 +162,22 @@ fn faults_of(step: &Step) -> Vec<String> {
         _ => None,
     };
     bounds.chain(conditions).chain(manifests.into_iter().filter_map(unusable)).chain(each_of_one).collect()
+}
+
+/// What a condition of one of our kinds is about, and the kind does not have: it would be true, or false, for ever.
+fn absent(target: &Target, condition: &Condition) -> Option<String> {
+    let path: Vec<&str> = condition.path()?.collect();
+    let mut kinds = DEFINITIONS.iter().filter(|definition| definition["spec"]["names"]["kind"] == target.kind);
+    let schema = kinds.next()?.pointer("/spec/versions/0/schema/openAPIV3Schema")?;
+    let is_there = path.first() == Some(&"metadata") || has_field(schema, &path);
+    (!is_there).then(|| format!("there is no `{}` in {}", path.join("."), target.kind))
+}
+
+fn has_field(schema: &Value, path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    let below = match schema["type"].as_str() {
+        Some("array") => schema.get("items").filter(|_| first.parse::<usize>().is_ok()),
+        _ => schema["properties"].get(*first).or_else(|| schema.get("additionalProperties")),
+    };
+    below.is_some_and(|below| has_field(below, rest))
 }

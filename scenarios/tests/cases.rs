@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use scenarios::cases;
-use sim::scenario::{Lane, Step};
+use sim::scenario::{Lane, Step, Target};
 
 #[test]
 fn every_case_file_is_a_scenario_without_faults() {
@@ -71,4 +71,24 @@ fn each_of_one_name_is_a_fault() {
     }
     let faults = case.faults();
     assert!(faults.len() == 2 && faults[0].contains("`each` is for the name `*`"), "{faults:?}");
+}
+
+#[test]
+fn a_condition_on_a_field_that_the_kind_does_not_have_is_a_fault() {
+    let faults = |kind: &str, condition: &str| {
+        let name = "restore/the-operator-may-die-meanwhile".to_owned();
+        let mut case = cases::chosen(&[name]).expect("there is one").remove(0);
+        let target = Target { kind: kind.to_owned(), name: "c".to_owned() };
+        let until = vec![condition.to_owned()];
+        case.scenario.steps = vec![Step::Wait { target, until, within: "5s".to_owned(), each: false }];
+        case.faults()
+    };
+    let said = faults("EtcdRestore", "status.phse != Pending");
+    assert_eq!(said, ["step 1: there is no `status.phse` in EtcdRestore"]);
+    assert_eq!(faults("EtcdBackup", "status.records.first.key = k").len(), 1, "a list has numbers");
+    for there in ["status.records.0.key = k", "status.phase != Pending", "metadata.labels.team = a"] {
+        assert_eq!(faults("EtcdBackup", there), Vec::<String>::new());
+    }
+    assert_eq!(faults("EtcdCluster", "spec.pod.labels.team = blue"), Vec::<String>::new());
+    assert_eq!(faults("Pod", "status.what = ever"), Vec::<String>::new(), "nothing is known of this kind");
 }

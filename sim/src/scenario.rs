@@ -179,8 +179,8 @@ pub enum Step {
     Wait {
         /// Which object.
         target: Target,
-        /// Conditions, each `<path> = <value>`, `<path> != <value>`, `<path> ~ <part of the value>`, or
-        /// `condition <Type> = True|False|Unknown`; paths are dotted (`status.phase`).
+        /// Conditions, each `<path> = <value>`, `<path> != <value>` (which needs a value), `<path> ~ <part of the value>`,
+        /// or `condition <Type> = True|False|Unknown`; paths are dotted (`status.phase`).
         until: Vec<String>,
         /// Bound, such as `90s` or `5m`; simulated time in the model lane.
         within: String,
@@ -308,7 +308,8 @@ pub enum Step {
         /// How long they are down.
         during: String,
     },
-    /// Kills the operator; it is started again at once.
+    /// Kills the operator, which must run; it is started again at once. No time passes in the model between two steps: wait
+    /// for what it has begun before it is killed, or nothing is interrupted.
     KillOperator,
     /// Asks the operator to stop (SIGTERM) and waits until it has, in order; it stays away until `start-operator`.
     StopOperator,

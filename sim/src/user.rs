@@ -255,10 +255,10 @@ async fn carry_out_step(
             world.runtime.clear();
             Ok(())
         }
-        Step::KillOperator => {
-            shared.enter().crash_operator();
-            Ok(())
-        }
+        Step::KillOperator => match shared.enter().crash_operator() {
+            true => Ok(()),
+            false => Err(unusable("no operator runs that could be killed")),
+        },
         Step::Kill { .. }
         | Step::DestroyData { .. }
         | Step::DeletePod { .. }

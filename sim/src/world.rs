@@ -426,7 +426,8 @@ impl World {
             Due::Client(index) => crate::workload::turn(self, index),
             Due::Fault(index) => self.strike(index),
             Due::Heal(id) => self.heal(id),
-            Due::EndOfLife(life) => self.crash_life(life),
+            // It may be over by now.
+            Due::EndOfLife(life) => _ = self.crash_life(life),
         }
     }
 
@@ -610,19 +611,18 @@ impl World {
         life
     }
 
-    /// The operator of now dies.
-    pub fn crash_operator(&mut self) {
-        self.crash_life(self.operator.incarnation);
+    /// The operator of now dies. Whether one ran.
+    pub fn crash_operator(&mut self) -> bool {
+        self.crash_life(self.operator.incarnation)
     }
 
-    /// A life of the operator ends here, in whatever it does.
-    pub fn crash_life(&mut self, life: u64) {
-        if let Some(crash) = self.operator.crash.remove(&life) {
-            self.note("fault", format!("life {life} of the operator crashes"));
-            crate::sometimes::crashed(self);
-            // It may have ended just now.
-            let _ = crash.send(());
-        }
+    /// A life of the operator ends here, in whatever it does. Whether it ran.
+    pub fn crash_life(&mut self, life: u64) -> bool {
+        let Some(crash) = self.operator.crash.remove(&life) else { return false };
+        self.note("fault", format!("life {life} of the operator crashes"));
+        crate::sometimes::crashed(self);
+        // It may have ended just now, by itself.
+        crash.send(()).is_ok()
     }
 
     /// The operator of now does not move any more, and another one is started beside it.

@@ -40,7 +40,7 @@ pub struct Operator {
 
 #[derive(Debug)]
 enum Order {
-    Kill,
+    Kill(oneshot::Sender<anyhow::Result<()>>),
     Stop(oneshot::Sender<anyhow::Result<ExitStatus>>),
     Start,
 }
@@ -86,9 +86,13 @@ impl Operator {
     }
 
     /// SIGKILL; it is started again at once.
-    pub async fn kill(&self) {
-        // A supervisor that is gone has said why in `ended_by_itself`.
-        let _ = self.orders.send(Order::Kill).await;
+    ///
+    /// # Errors
+    /// When it does not run: nothing would be interrupted.
+    pub async fn kill(&self) -> anyhow::Result<()> {
+        let (told, killed) = oneshot::channel();
+        self.orders.send(Order::Kill(told)).await.ok().context("nobody starts the operator any more")?;
+        killed.await.context("nobody starts the operator any more")?
     }
 
     /// SIGTERM; how it ended. It stays away until it is started again.
@@ -103,7 +107,7 @@ impl Operator {
 
     /// Starts it again after a stop.
     pub async fn start_again(&self) {
-        // As in `kill`.
+        // A supervisor that is gone has said why in `ended_by_itself`.
         let _ = self.orders.send(Order::Start).await;
     }
 
@@ -161,15 +165,17 @@ async fn supervise(launch: Launch, child: Child, mut orders: mpsc::Receiver<Orde
             Some(child) => tokio::select! {
                 ended = child.wait() => {
                     note(ended.map_or_else(|cause| cause.to_string(), |status| status.to_string()));
-                    Some(Order::Kill)
+                    running = None;
+                    tokio::time::sleep(RESTART_PAUSE).await;
+                    Some(Order::Start)
                 }
                 order = orders.recv() => order,
             },
         };
         match (order, running.take()) {
-            (Some(Order::Kill), Some(mut child)) => {
-                // It may have ended just now, which is what is wanted.
-                let _ = child.kill().await;
+            (Some(Order::Kill(told)), Some(mut child)) => {
+                // Whoever asked may have given up.
+                let _ = told.send(child.kill().await.context("the operator cannot be killed"));
                 tokio::time::sleep(RESTART_PAUSE).await;
             }
             (Some(Order::Start), None) => {}
@@ -182,7 +188,10 @@ async fn supervise(launch: Launch, child: Child, mut orders: mpsc::Receiver<Orde
                 let _ = told.send(Err(Away.into()));
                 continue;
             }
-            (Some(Order::Kill), None) => continue,
+            (Some(Order::Kill(told)), None) => {
+                let _ = told.send(Err(Away.into()));
+                continue;
+            }
             (Some(Order::Start), child @ Some(_)) => {
                 running = child;
                 continue;

@@ -164,7 +164,7 @@ impl Run {
                 return Ok(members.join(", "));
             }
             Step::LoseCluster { cluster } => self.lose(cluster)?,
-            Step::KillOperator => self.world.operator.kill().await,
+            Step::KillOperator => self.world.operator.kill().await?,
             Step::StopOperator => {
                 let ended = self.world.operator.stop().await?;
                 anyhow::ensure!(ended.success(), "the operator that was asked to stop ended with {ended}");

@@ -1,5 +1,6 @@
 //! Conditions of the scenario language: `<path> = <value>`, `<path> != <value>`, `<path> ~ <part>` and
-//! `condition <Type> = True|False|Unknown`.
+//! `condition <Type> = True|False|Unknown`. What is absent equals nothing (`<path> =`), and differs from nothing either:
+//! `!=` needs a value, or a step that waits for progress would pass before there is any.
 
 use std::str::FromStr;
 
@@ -53,6 +54,14 @@ impl FromStr for Condition {
 }
 
 impl Condition {
+    /// The names on the way to the field; none when it is about a condition of the object.
+    pub fn path(&self) -> Option<impl Iterator<Item = &str>> {
+        match &self.subject {
+            Subject::Path(pointer) => Some(pointer.split('/').skip(1)),
+            Subject::Condition(_) => None,
+        }
+    }
+
     /// What the object says instead; `None` when the condition holds.
     pub fn unmet(&self, found: &Value) -> Option<String> {
         let said = match &self.subject {
@@ -65,7 +74,7 @@ impl Condition {
         };
         let holds = match self.relation {
             Relation::Is => said == self.value,
-            Relation::IsNot => said != self.value,
+            Relation::IsNot => !said.is_empty() && said != self.value,
             Relation::Contains => said.contains(&self.value),
         };
         (!holds).then(|| match &self.subject {
@@ -106,6 +115,14 @@ mod tests {
         assert_eq!(unmet("status.phase = Failed").as_deref(), Some("status.phase is `Running`"));
         assert_eq!(unmet("condition Ready = False").as_deref(), Some("condition Ready is `True`"));
         assert_eq!(unmet("condition Odd = True").as_deref(), Some("condition Odd is ``"));
+    }
+
+    #[test]
+    fn what_is_absent_does_not_differ_from_anything() {
+        assert_eq!(unmet("status.absent != Pending").as_deref(), Some("status.absent is ``"));
+        assert_eq!(unmet("status.absent != ").as_deref(), Some("status.absent is ``"));
+        assert_eq!(unmet("condition Odd != True").as_deref(), Some("condition Odd is ``"));
+        assert_eq!(unmet("status.phase != "), None, "it has a value");
     }
 
     #[test]
