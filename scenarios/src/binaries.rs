@@ -15,7 +15,7 @@ pub mod go;
 pub mod npm;
 pub mod s3;
 #[cfg(test)]
-mod scratch;
+pub(crate) mod scratch;
 
 use std::path::{Path, PathBuf};
 

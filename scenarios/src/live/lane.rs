@@ -75,15 +75,15 @@ fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<D
     // What a process of the case leaves behind becomes a child of this one, and is seen.
     nix::sys::prctl::set_child_subreaper(true).context("cannot watch for what is left")?;
     let (logs, before) = (runs::make(name)?, Machine::look());
-    let End { code, interrupted, said } = runtime.block_on(run_process(arguments, watched, &logs, patience))?;
+    let End { code, interrupted, said } = runtime.block_on(run_process(arguments, watched, &logs.path, patience))?;
     let left = look_for_leftovers(&before);
     let outcome = Outcome::new(code, interrupted, left, said);
     if outcome.ending == Ending::Failed {
         return Ok(outcome);
     }
-    match runs::remove(&logs) {
+    match runs::remove(&logs.path) {
         Ok(()) => Ok(outcome),
-        Err(error) => Ok(Outcome::new(code, interrupted, vec![format!("{} ({error})", logs.display())], outcome.said)),
+        Err(error) => Ok(Outcome::new(code, interrupted, vec![format!("{} ({error})", logs.path.display())], outcome.said)),
     }
 }
 
