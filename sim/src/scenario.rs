@@ -150,6 +150,9 @@ pub enum Step {
     Show(String),
     /// Creates or updates the objects of a manifest (several documents may be separated by `---`), as `kubectl apply` does.
     Apply(String),
+    /// As `apply`, and with the real kubectl or not at all in the live lane: a case with it is NOT CHECKED where there is
+    /// none.
+    KubectlApply(String),
     /// Applying this manifest must be refused, with a message that contains each of these texts.
     Rejected {
         /// The manifest, or `target` and `patch` for an update.

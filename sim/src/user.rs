@@ -167,7 +167,7 @@ async fn carry_out_step(
     step: &Step,
 ) -> Result<(), Violation> {
     match step {
-        Step::Apply(text) => {
+        Step::Apply(text) | Step::KubectlApply(text) => {
             for manifest in documents(shared, text)? {
                 apply(shared, course, &manifest).map_err(|status| refused(&status))?;
             }

@@ -1,5 +1,6 @@
 //! What a person would look at: `kubectl`, run for real inside the sandbox, and the listing of a bucket.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is none. With `during` it is ended
+/// Runs kubectl against the API of the sandbox; what it printed. `None` when there is none on this machine. With `during` it is ended
 /// after so long, and what it printed until then is what counts.
 ///
 /// # Errors
@@ -26,13 +27,11 @@ pub async fn kubectl(
     input: &str,
     during: Option<Duration>,
 ) -> Option<anyhow::Result<String>> {
-    let home = world.cluster.run_dir.join("kubectl");
-    let mut command = Command::new(world.kubectl.as_ref()?);
+    let mut command = command(world.kubectl.as_ref()?, &world.cluster.run_dir.join("kubectl"));
     command.arg("--kubeconfig").arg(&world.cluster.kubeconfig).args(arguments);
-    command.env("HOME", &home).env_remove("KUBECONFIG");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().ok()?;
     let talk = async {
+        let mut child = command.spawn().context("kubectl cannot be started")?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(input.as_bytes()).await.context("kubectl does not listen")?;
         }
@@ -46,6 +45,14 @@ pub async fn kubectl(
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
     };
     Some(tokio::time::timeout(PATIENCE, talk).await.unwrap_or_else(|_| bail!("kubectl does not end")))
+}
+
+/// The program, which knows nothing of where this was started: a proxy of the user's would be asked for what is in the
+/// sandbox.
+fn command(program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home);
+    command
 }
 
 /// Ends a process after some time, if there is one.
@@ -87,4 +94,21 @@ pub async fn show(world: &World, command: &str) -> String {
     let typed =
         command.strip_prefix("objects ").map_or_else(|| command.to_owned(), |prefix| format!("s3 ls s3://{prefix}"));
     format!("$ {typed}\n{answer}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binaries::scratch::Scratch;
+
+    #[tokio::test]
+    async fn kubectl_inherits_nothing_of_the_environment() {
+        let scratch = Scratch::with_programs("kubectl", &[("kubectl", "'; env; echo '")]);
+        let said = command(&scratch.0.join("kubectl"), Path::new("/home")).output().await.expect("it runs");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        // What a shell sets by itself is its own.
+        let names = said.lines().filter_map(|line| line.split_once('=').map(|(name, _)| name));
+        let given: Vec<_> = names.filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name)).collect();
+        assert!(given.contains(&"HOME") && given.contains(&"PATH") && given.len() == 2, "{said}");
+    }
 }

@@ -101,7 +101,7 @@ fn only_program(name: &str, report: binaries::Report<'_>) -> anyhow::Result<Path
 /// Why a case cannot be run on this machine although nothing is wrong: npm is not everywhere, and without it there is no
 /// Azurite; kubectl is not either.
 pub fn unavailable(case: &Case, report: binaries::Report<'_>) -> Option<String> {
-    if case.scenario.steps.iter().any(|step| matches!(step, Step::Kubectl { .. })) {
+    if case.scenario.steps.iter().any(|step| matches!(step, Step::Kubectl { .. } | Step::KubectlApply(_))) {
         match binaries::kubectl(report) {
             Ok(Some(_)) => {}
             Ok(None) => return Some("there is no kubectl".to_owned()),

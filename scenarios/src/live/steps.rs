@@ -92,6 +92,10 @@ impl Run {
             Step::Show(command) if command.is_empty() => {}
             Step::Show(command) => return Ok(look::show(&self.world, command).await),
             Step::Apply(manifest) => self.apply(manifest).await?,
+            Step::KubectlApply(manifest) => {
+                anyhow::ensure!(self.world.kubectl.is_some(), "there is no kubectl");
+                self.apply(manifest).await?;
+            }
             Step::Rejected { manifest, says } => return self.expect_refusal(manifest, says).await,
             Step::Certificates { cluster } => certificates::create(&self.world, cluster)?,
             Step::Patch { target, merge } => {
@@ -503,6 +507,7 @@ pub fn sentence(step: &Step) -> String {
         Step::Phase(name) => name.clone(),
         Step::Show(command) => format!("look: {command}"),
         Step::Apply(manifest) => format!("apply {}", objects(manifest)),
+        Step::KubectlApply(manifest) => format!("kubectl apply {}", objects(manifest)),
         Step::Rejected { manifest, .. } => format!("{} is refused", objects(manifest)),
         Step::Certificates { cluster } => format!("make certificates for {cluster}"),
         Step::Patch { target, merge } => format!("patch {} with {merge}", named(target)),
