@@ -150,6 +150,7 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
     if wanted == Lane::Live {
         (chosen, left_out) = lane::runnable(chosen, &|sentence| eprintln!("{sentence}"));
         lane::prepare(&chosen, &|sentence| eprintln!("{sentence}"))?;
+        lane::listen()?;
         // The long ones first: none of them is then left alone at the end.
         chosen.sort_by_key(|case| std::cmp::Reverse(case.text.len()));
     }
@@ -160,16 +161,17 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if !run_one(case, wanted, &tally) {
-                        // Somebody asked to end: no further case is begun.
-                        next.store(chosen.len(), Ordering::Relaxed);
-                    }
+                while !lane::is_interrupted()
+                    && let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    run_one(case, wanted, &tally);
                 }
             });
         }
     });
-    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // It may have been between two cases that somebody asked.
+    tally.interrupted |= lane::is_interrupted();
     for (path, why) in left_out {
         println!("NOT CHECKED: {path}: {}", why.lines().next().unwrap_or_default());
     }
@@ -177,8 +179,8 @@ fn run(lane: LaneName, jobs: Option<NonZeroUsize>, names: &[String]) -> anyhow::
     Ok(ExitCode::from(tally.code()))
 }
 
-/// Runs one case and tells what came of it; false when somebody asked to end.
-fn run_one(case: &Case, wanted: Lane, tally: &Mutex<Tally>) -> bool {
+/// Runs one case and tells what came of it.
+fn run_one(case: &Case, wanted: Lane, tally: &Mutex<Tally>) {
     let start = Instant::now();
     let failed = |why| Outcome::new(1, false, Vec::new(), why);
     let outcome = match wanted {
@@ -199,13 +201,13 @@ fn run_one(case: &Case, wanted: Lane, tally: &Mutex<Tally>) -> bool {
         outcome.said.lines().for_each(|line| println!("    {line}"));
     }
     tally.count(&outcome);
-    !outcome.interrupted
 }
 
 fn demo() -> anyhow::Result<ExitCode> {
     let chosen = cases::chosen(&[DEMO.to_owned()])?;
     let case = chosen.first().context("the demo's case is not there")?;
     lane::prepare(&chosen, &|sentence| println!("{sentence}"))?;
+    lane::listen()?;
     let start = Instant::now();
     let outcome = lane::run(case, true)?;
     print!("{}", outcome.said);
@@ -215,6 +217,7 @@ fn demo() -> anyhow::Result<ExitCode> {
 
 fn up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     up::prepare(&|sentence| println!("{sentence}"))?;
+    lane::listen()?;
     let outcome = lane::up(listen)?;
     print!("{}", outcome.said);
     Ok(ExitCode::from(outcome.up_code()))

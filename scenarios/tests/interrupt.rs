@@ -1,4 +1,4 @@
-//! Ctrl-C and kill -9 in the middle of a live case, Ctrl-C of the demo and of a world to play with: nothing stays. The built program is
+//! Ctrl-C and kill -9 in the middle of a live case and Ctrl-C at its beginning, Ctrl-C of the demo and of a world to play with: nothing stays. The built program is
 //! started as a user does, a signal is sent when etcd runs in it, and the machine is looked at from outside.
 //!
 //! Not looked at: what a case does when it is left alone; the lane itself does that at the end of each.
@@ -22,6 +22,10 @@ use scenarios::binaries::Cache;
 
 /// Its cluster runs for as long as it takes to be interrupted.
 const CASE: &str = "cluster/the-operator-may-die-at-any-time";
+/// Another one that would be begun after it, if it were not for the interruption.
+const CASE_AFTER: &str = "cluster/three-members-form-one-cluster";
+/// How long it may take to end what has hardly begun: less than that to end the case, and less than its grace.
+const PROMPT: Duration = Duration::from_secs(30);
 /// How long the program may take to start etcd, and to end, on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the kernel may take to end what was in a sandbox.
@@ -48,6 +52,27 @@ fn ctrl_c_ends_a_case_with_130_and_leaves_nothing() {
     assert_eq!(code, Some(130), "{said}");
     assert_eq!(logs_of(pid), Vec::<PathBuf>::new(), "logs are left");
     before.assert_nothing_new(&seen);
+}
+
+#[test]
+fn an_early_ctrl_c_is_not_lost() {
+    let _alone = alone();
+    // The first process of a sandbox hears nothing before it listens: here is tried when that may be.
+    for millis in [0, 10, 20, 50, 100, 200, 400] {
+        let before = Machine::look();
+        let mut driver = start(&["run", "--lane", "live", CASE, CASE_AFTER]);
+        let mut seen = processes_once_a_case_is_begun(&mut driver);
+        std::thread::sleep(Duration::from_millis(millis));
+        seen.extend(descendants(&driver));
+        let (pid, asked) = (driver.id(), Instant::now());
+        signal(&driver, Signal::SIGINT);
+        let (code, said) = ended(driver);
+        assert_eq!(code, Some(130), "after {millis} ms: {said}");
+        assert!(said.contains("0 passed, 0 failed"), "after {millis} ms: {said}");
+        assert!(asked.elapsed() < PROMPT, "after {millis} ms it took {:?}", asked.elapsed());
+        assert_eq!(logs_of(pid), Vec::<PathBuf>::new(), "logs are left");
+        before.assert_nothing_new(&seen);
+    }
 }
 
 #[test]
@@ -91,9 +116,10 @@ fn ctrl_c_ends_a_world_to_play_with_and_closes_its_port() {
     let _alone = alone();
     let before = Machine::look();
     let mut driver = start(&["up"]);
-    let lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
-    let exported =
-        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("export KUBECONFIG=").map(PathBuf::from));
+    // It says more after that, and would fail if nobody listened.
+    let lines = lines(&mut driver);
+    let said = wait_for(&lines, "export KUBECONFIG=");
+    let exported = said.last().and_then(|line| line.strip_prefix("export KUBECONFIG=")).map(PathBuf::from);
     let kubeconfig = exported.expect("it says where its kubeconfig is");
     let text = fs::read_to_string(&kubeconfig).expect("the kubeconfig is there");
     let server =
@@ -189,6 +215,24 @@ fn processes_once_etcd_runs(driver: &mut Child) -> BTreeSet<u32> {
         }
         assert!(start.elapsed() < PATIENCE, "no etcd runs");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All that the driver started, once the first process of a sandbox is among it.
+fn processes_once_a_case_is_begun(driver: &mut Child) -> BTreeSet<u32> {
+    let start = Instant::now();
+    loop {
+        let found = descendants(driver);
+        let line = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_case = |pid: &u32| line(pid).starts_with("fake-k8s-sandbox-inner");
+        if found.iter().any(is_case) {
+            return found;
+        }
+        if let Some(status) = driver.try_wait().expect("it is our child") {
+            panic!("it ended before a case was begun ({status}): {}", said(driver));
+        }
+        assert!(start.elapsed() < PATIENCE, "no case is begun");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use super::inside::CASE_PATIENCE;
 use super::leftovers::{self, Machine};
@@ -25,8 +26,44 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How long the kernel may take to end what was in a sandbox.
 const KERNEL_TIME: Duration = Duration::from_secs(5);
 
+/// A process that was asked to end is asked again after so long, until it has ended: what was sent before it listened is
+/// lost, for the kernel keeps no signal for the first process of a sandbox.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What somebody asked of this process, once and for all cases, those to come too.
+static ASKED: LazyLock<watch::Sender<Option<Signal>>> = LazyLock::new(|| watch::Sender::new(None));
+
 /// The processes of cases that run just now.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// From now on a signal does not end this process but what it runs.
+///
+/// # Errors
+/// When nobody can listen.
+pub fn listen() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let context = runtime.enter();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = signal(SignalKind::hangup())?;
+    drop(context);
+    let listening = async move {
+        loop {
+            let asked = tokio::select! {
+                _ = interrupt.recv() => Signal::SIGINT,
+                _ = terminate.recv() => Signal::SIGTERM,
+                _ = hangup.recv() => Signal::SIGTERM,
+            };
+            ASKED.send_replace(Some(asked));
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(listening))?;
+    Ok(())
+}
+
+/// Whether somebody asked this process to end: then nothing more is begun.
+pub fn is_interrupted() -> bool {
+    ASKED.borrow().is_some()
+}
 
 /// Builds what the cases need.
 ///
@@ -130,8 +167,7 @@ async fn run_process(
         (child, own)
     };
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hangup = signal(SignalKind::hangup())?;
+    let mut asked = ASKED.subscribe();
     let forever = Duration::from_secs(365 * 24 * 60 * 60);
     let mut deadline = std::pin::pin!(tokio::time::sleep(patience.map_or(forever, |patience| patience + GRACE)));
     let mut ending = std::pin::pin!(child.wait_with_output());
@@ -139,14 +175,16 @@ async fn run_process(
     let output = loop {
         let handed_on = tokio::select! {
             output = &mut ending => break output.context("the process of the case is lost")?,
-            _ = interrupt.recv() => Signal::SIGINT,
-            _ = terminate.recv() => Signal::SIGTERM,
-            _ = hangup.recv() => Signal::SIGTERM,
+            signal = wanted(&mut asked, interrupted) => signal,
             () = &mut deadline => Signal::SIGKILL,
         };
+        match (handed_on, interrupted) {
+            (Signal::SIGKILL, _) => deadline.set(tokio::time::sleep(AGAIN)),
+            // Whoever does not clean up in time is killed, and the kernel ends the rest. More of Ctrl-C is no more time.
+            (_, false) => deadline.set(tokio::time::sleep(GRACE)),
+            (_, true) => {}
+        }
         interrupted |= handed_on != Signal::SIGKILL;
-        // Whoever does not clean up in time is killed, and the kernel ends the rest.
-        deadline.set(tokio::time::sleep(GRACE));
         if let Some(pid) = pid {
             // It may have ended just now, which is what is wanted.
             let _ = nix::sys::signal::kill(pid, handed_on);
@@ -155,6 +193,16 @@ async fn run_process(
     running().remove(&own);
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     Ok(End { code: output.status.code().unwrap_or(1), interrupted, said })
+}
+
+/// What the process of a case is to be sent: at once when somebody has asked or asks, and then again and again.
+async fn wanted(asked: &mut watch::Receiver<Option<Signal>>, again: bool) -> Signal {
+    if again {
+        tokio::time::sleep(AGAIN).await;
+    }
+    // Whoever could ask is never gone.
+    let signal = asked.wait_for(Option::is_some).await.map(|signal| *signal);
+    signal.ok().flatten().unwrap_or(Signal::SIGTERM)
 }
 
 fn running() -> MutexGuard<'static, BTreeSet<u32>> {
