@@ -236,10 +236,15 @@ pub enum Step {
         /// Name of the mark.
         name: String,
     },
-    /// Every remembered key has its remembered value, and there is no other; `at` compares with the state at a mark.
+    /// Every remembered key has its remembered value, and there is no other; `at` compares with the state at a mark, `as`
+    /// with what was written to another cluster, whose data it has from a backup. From then on that is what is remembered
+    /// of it.
     Compare {
         /// EtcdCluster.
         cluster: String,
+        /// The EtcdCluster whose keys must be found; none: its own.
+        #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+        like: Option<String>,
         /// The mark whose state must be found; none: everything that was acknowledged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<String>,
@@ -260,7 +265,7 @@ pub enum Step {
         /// The mark.
         since: String,
         /// They may have been made anew or started again, under the same names.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_false")]
         only_names: bool,
     },
     /// Waits until the first events with these reasons about an object are there, in this order.

@@ -227,7 +227,9 @@ async fn carry_out_step(
             operator::start(&mut shared.enter());
             Ok(())
         }
-        Step::Compare { cluster, at } => keys::compare(shared, keys, cluster, at.as_deref()).await,
+        Step::Compare { cluster, like, at } => {
+            keys::compare(shared, keys, cluster, like.as_ref().unwrap_or(cluster), at.as_deref()).await
+        }
         Step::Members { cluster, healthy, version, within } => {
             wait(shared, seconds(within)?, |world| members_missing(world, cluster, *healthy, version.as_deref())).await
         }

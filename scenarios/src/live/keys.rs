@@ -75,15 +75,16 @@ impl Remembered {
         bail!("none of {count} keys was refused")
     }
 
-    /// Every remembered key has its value, and there is no other. How many there are.
+    /// Every key that was written to `of`, up to a mark or at all, has its value, and there is no other. How many there are.
     ///
     /// # Errors
     /// Names the first key that is not as it should be.
-    pub async fn compare(&mut self, world: &World, cluster: &str, at: Option<&str>) -> anyhow::Result<usize> {
-        if let Some(mark) = at {
-            self.clusters = self.marks.get(mark).with_context(|| format!("there is no mark {mark}"))?.clone();
-        }
-        let wanted = self.clusters.get(cluster).cloned().unwrap_or_default();
+    pub async fn compare(&mut self, world: &World, cluster: &str, of: &str, at: Option<&str>) -> anyhow::Result<usize> {
+        let then = match at {
+            None => &self.clusters,
+            Some(mark) => self.marks.get(mark).with_context(|| format!("there is no mark {mark}"))?,
+        };
+        let wanted = then.get(of).cloned().unwrap_or_default();
         let found = read_all(world, cluster).await?;
         let name = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         let lost: Vec<_> = wanted.keys().filter(|key| !found.contains_key(*key)).collect();
@@ -96,7 +97,9 @@ impl Remembered {
         if let Some(extra) = found.keys().find(|key| !wanted.contains_key(*key)) {
             bail!("key {} is there and should not be", name(extra));
         }
-        Ok(wanted.len())
+        let count = wanted.len();
+        self.clusters.insert(cluster.to_owned(), wanted);
+        Ok(count)
     }
 }
 

@@ -144,8 +144,9 @@ impl Run {
                 self.wait(LEAD_PATIENCE, async || etcd::lead(&self.world, cluster, &member).await).await?;
                 return Ok(member);
             }
-            Step::Compare { cluster, at } => {
-                let count = self.keys.compare(&self.world, cluster, at.as_deref()).await?;
+            Step::Compare { cluster, like, at } => {
+                let of = like.as_ref().unwrap_or(cluster);
+                let count = self.keys.compare(&self.world, cluster, of, at.as_deref()).await?;
                 return Ok(format!("all {count} keys are there with their values, and no others"));
             }
             Step::RebootNodes { .. } => bail!("nodes are rebooted in the model only"),
@@ -524,8 +525,10 @@ pub fn sentence(step: &Step) -> String {
         Step::Write { cluster, keys, .. } => format!("write {keys} keys to {cluster}, each acknowledged"),
         Step::WriteUntilRefused { cluster, .. } => format!("write to {cluster} until etcd refuses"),
         Step::Mark { name } => format!("remember this moment as {name}"),
-        Step::Compare { cluster, at: None } => format!("compare every key of {cluster}"),
-        Step::Compare { cluster, at: Some(mark) } => format!("compare every key of {cluster} with {mark}"),
+        Step::Compare { cluster, like, at } => {
+            let other: String = [like, at].into_iter().flatten().map(|other| format!(" with {other}")).collect();
+            format!("compare every key of {cluster}{other}")
+        }
         Step::Kill { cluster, who: whom } => format!("kill {}", who(whom, cluster)),
         Step::DestroyData { cluster, who: whom } => format!("destroy the data of {}", who(whom, cluster)),
         Step::DeletePod { cluster, who: whom } => format!("delete the pod of {}", who(whom, cluster)),

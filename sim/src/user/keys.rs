@@ -12,20 +12,29 @@ use crate::world::{Shared, World};
 /// How long a client goes on trying one write or read.
 const PATIENCE_SECONDS: u64 = 600;
 
-type Keys = BTreeMap<(String, String), Vec<u8>>;
+type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was acknowledged, by EtcdCluster and key, and what it was at each mark.
+/// What was acknowledged, by EtcdCluster, and what it was at each mark.
 #[derive(Debug, Default)]
 pub struct Remembered {
-    keys: Keys,
-    marks: BTreeMap<String, Keys>,
+    clusters: BTreeMap<String, Keys>,
+    marks: BTreeMap<String, BTreeMap<String, Keys>>,
     written: u64,
 }
 
 impl Remembered {
     /// Remembers the state of this moment under a name.
     pub fn mark(&mut self, name: &str) {
-        self.marks.insert(name.to_owned(), self.keys.clone());
+        self.marks.insert(name.to_owned(), self.clusters.clone());
+    }
+
+    /// What a cluster shall have: what was written to one, up to a mark or all of it.
+    fn wanted(&self, of: &str, at: Option<&str>) -> Result<Keys, Violation> {
+        let then = match at {
+            None => &self.clusters,
+            Some(mark) => self.marks.get(mark).ok_or_else(|| wrong(format!("there is no mark {mark}")))?,
+        };
+        Ok(then.get(of).cloned().unwrap_or_default())
     }
 }
 
@@ -56,29 +65,24 @@ pub async fn write(
             written.err().map(|error| format!("write of {key}: {error}"))
         })
         .await?;
-        remembered.keys.insert((cluster.to_owned(), key), value);
+        remembered.clusters.entry(cluster.to_owned()).or_default().insert(key.into_bytes(), value);
     }
     Ok(())
 }
 
-/// All keys are there with their values, and no others.
+fn wrong(what: String) -> Violation {
+    Violation { invariant: "S6", severity: Severity::Safety, what }
+}
+
+/// All keys that were written to `of` are there with their values, and no others.
 pub async fn compare(
     shared: &Shared,
     remembered: &mut Remembered,
     cluster: &str,
+    of: &str,
     at: Option<&str>,
 ) -> Result<(), Violation> {
-    let wrong = |what: String| Violation { invariant: "S6", severity: Severity::Safety, what };
-    if let Some(mark) = at {
-        let Some(then) = remembered.marks.get(mark) else { return Err(wrong(format!("there is no mark {mark}"))) };
-        remembered.keys.clone_from(then);
-    }
-    let wanted: BTreeMap<Vec<u8>, &Vec<u8>> = remembered
-        .keys
-        .iter()
-        .filter(|((of, _), _)| of == cluster)
-        .map(|((_, key), value)| (key.clone().into_bytes(), value))
-        .collect();
+    let wanted = remembered.wanted(of, at)?;
     let mut found = BTreeMap::new();
     wait(shared, PATIENCE_SECONDS, |world| {
         let Some(process) = backend(world, cluster) else { return Some("nobody takes a read".to_owned()) };
@@ -97,10 +101,13 @@ pub async fn compare(
     for (key, value) in &wanted {
         match found.get(key) {
             None => return Err(wrong(format!("key {} is gone", name(key)))),
-            Some(other) if other != *value => return Err(wrong(format!("key {} has another value", name(key)))),
+            Some(other) if other != value => return Err(wrong(format!("key {} has another value", name(key)))),
             Some(_) => {}
         }
     }
-    let extra = found.keys().find(|key| !wanted.contains_key(*key));
-    extra.map_or(Ok(()), |key| Err(wrong(format!("key {} is there although it should not be", name(key)))))
+    if let Some(key) = found.keys().find(|key| !wanted.contains_key(*key)) {
+        return Err(wrong(format!("key {} is there although it should not be", name(key))));
+    }
+    remembered.clusters.insert(cluster.to_owned(), wanted);
+    Ok(())
 }
