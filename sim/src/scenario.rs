@@ -267,6 +267,18 @@ pub enum Step {
         /// They may have been made anew or started again, under the same names.
         #[serde(default, skip_serializing_if = "is_false")]
         only_names: bool,
+        /// The container of each was started again so many times.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        restarted: i64,
+    },
+    /// Of the pods of a mark so many are gone, and there are as many that are new.
+    ReplacedPods {
+        /// EtcdCluster.
+        cluster: String,
+        /// The mark.
+        since: String,
+        /// How many.
+        count: usize,
     },
     /// Waits until the first events with these reasons about an object are there, in this order.
     Told {
@@ -397,6 +409,10 @@ pub enum Step {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_zero(value: &i64) -> bool {
+    *value == 0
 }
 
 fn value_bytes() -> u32 {

@@ -217,7 +217,14 @@ async fn carry_out_step(
         Step::Pods { cluster, count, within } => {
             wait(shared, seconds(within)?, |world| pods::pods_of(world, cluster).missing(*count)).await
         }
-        Step::SamePods { cluster, since, only_names } => pods.compare(&shared.enter(), cluster, since, *only_names),
+        Step::SamePods { cluster, since, only_names, restarted } => {
+            let (then, now) = (pods.then(cluster, since)?, pods::pods_of(&shared.enter(), cluster));
+            now.changed(then, *only_names, *restarted).map_or(Ok(()), |what| Err(unusable(what)))
+        }
+        Step::ReplacedPods { cluster, since, count } => {
+            let (then, now) = (pods.then(cluster, since)?, pods::pods_of(&shared.enter(), cluster));
+            now.not_replaced(then, *count).map_or(Ok(()), |what| Err(unusable(what)))
+        }
         Step::Told { about, reasons, within } => {
             wait(shared, seconds(within)?, |world| pods::untold(world, about, reasons)).await
         }

@@ -128,10 +128,15 @@ impl Run {
             Step::Pods { cluster, count, within } => {
                 self.wait(within, async || Pods::of(&self.world.all("Pod", cluster)).missing(*count)).await?;
             }
-            Step::SamePods { cluster, since, only_names } => {
-                let then = self.pods.get(since).and_then(|mark| mark.get(cluster));
-                let then = then.with_context(|| format!("there is no mark {since} with {cluster}"))?;
-                if let Some(what) = Pods::of(&self.world.all("Pod", cluster)).changed(then, *only_names) {
+            Step::SamePods { cluster, since, only_names, restarted } => {
+                let (then, now) = self.pods_then_and_now(cluster, since)?;
+                if let Some(what) = now.changed(then, *only_names, *restarted) {
+                    bail!(what);
+                }
+            }
+            Step::ReplacedPods { cluster, since, count } => {
+                let (then, now) = self.pods_then_and_now(cluster, since)?;
+                if let Some(what) = now.not_replaced(then, *count) {
                     bail!(what);
                 }
             }
@@ -235,6 +240,13 @@ impl Run {
             (cluster, pods)
         });
         self.pods.insert(name.to_owned(), pods.collect());
+    }
+
+    /// The pods of a cluster at a mark, and as they are.
+    fn pods_then_and_now(&self, cluster: &str, since: &str) -> anyhow::Result<(&Pods, Pods)> {
+        let then = self.pods.get(since).and_then(|mark| mark.get(cluster));
+        let then = then.with_context(|| format!("there is no mark {since} with {cluster}"))?;
+        Ok((then, Pods::of(&self.world.all("Pod", cluster))))
     }
 
     /// What it printed, when it says all that it should.
@@ -483,6 +495,7 @@ fn target(step: &Step) -> Option<Target> {
         | Step::DestroyData { cluster, .. }
         | Step::DeletePod { cluster, .. }
         | Step::SamePods { cluster, .. }
+        | Step::ReplacedPods { cluster, .. }
         | Step::Pods { cluster, .. }
         | Step::Lead { cluster, .. }
         | Step::Isolate { cluster, .. } => Some(Target { kind: "EtcdCluster".to_owned(), name: cluster.clone() }),
@@ -540,6 +553,9 @@ pub fn sentence(step: &Step) -> String {
         Step::Lead { cluster, who: whom } => format!("make {} lead", who(whom, cluster)),
         Step::Pods { cluster, count, .. } => format!("{cluster} has {count} pods"),
         Step::SamePods { cluster, since, .. } => format!("the pods of {cluster} are those of {since}"),
+        Step::ReplacedPods { cluster, since, count } => {
+            format!("of the pods of {cluster} at {since}, {count} are replaced")
+        }
         Step::Told { about, reasons, .. } => format!("events of {about} tell {}", reasons.join(", then ")),
         Step::Kubectl { args, .. } => format!("kubectl {}", args.join(" ")),
         Step::Isolate { cluster, who: whom, during } => format!("cut off {} for {during}", who(whom, cluster)),

@@ -24,18 +24,28 @@ impl Pods {
         (found != wanted).then(|| format!("there are {found} pods, {wanted} wanted"))
     }
 
-    /// What is not as it was; with `only_names`, only what is called otherwise.
-    pub fn changed(&self, before: &Self, only_names: bool) -> Option<String> {
+    /// What is not as it was, when the container of each is to have been started again so many times; with `only_names`, only
+    /// what is called otherwise.
+    pub fn changed(&self, before: &Self, only_names: bool, restarted: i64) -> Option<String> {
         let gone = before.0.keys().find(|name| !self.0.contains_key(*name)).map(|name| format!("pod {name} is gone"));
         let new = self.0.keys().find(|name| !before.0.contains_key(*name)).map(|name| format!("pod {name} is new"));
         let other = || {
             let mut both = self.0.iter().filter_map(|(name, now)| Some((name, now, before.0.get(name)?)));
-            both.find(|(_, now, then)| now != then).map(|(name, now, then)| {
-                let anew = if now.0 == then.0 { "started again" } else { "made anew" };
-                format!("pod {name} was {anew}")
+            let is_as_wanted =
+                |now: &(String, i64), then: &(String, i64)| now.0 == then.0 && now.1 - then.1 == restarted;
+            both.find(|(_, now, then)| !is_as_wanted(now, then)).map(|(name, now, then)| match now.1 - then.1 {
+                _ if now.0 != then.0 => format!("pod {name} was made anew"),
+                times => format!("pod {name} was started again {times} times, not {restarted}"),
             })
         };
         gone.or(new).or_else(|| if only_names { None } else { other() })
+    }
+
+    /// What is wrong unless so many are gone, and as many are new.
+    pub fn not_replaced(&self, before: &Self, count: usize) -> Option<String> {
+        let missing = |from: &Self, of: &Self| of.0.keys().filter(|name| !from.0.contains_key(*name)).count();
+        let (gone, new) = (missing(self, before), missing(before, self));
+        ((gone, new) != (count, count)).then(|| format!("{gone} pods are gone and {new} are new, not {count}"))
     }
 }
 
@@ -74,13 +84,32 @@ mod tests {
     #[test]
     fn pods_are_the_same_when_names_uids_and_restarts_are() {
         let before = pods(&[("a", "1", 0), ("b", "2", 1)]);
-        let changed = |now: &[(&str, &str, i64)], only_names| pods(now).changed(&before, only_names);
+        let changed = |now: &[(&str, &str, i64)], only_names| pods(now).changed(&before, only_names, 0);
         assert_eq!(changed(&[("a", "1", 0), ("b", "2", 1)], false), None);
-        assert_eq!(changed(&[("a", "1", 0), ("b", "2", 2)], false).as_deref(), Some("pod b was started again"));
+        assert_eq!(
+            changed(&[("a", "1", 0), ("b", "2", 2)], false).as_deref(),
+            Some("pod b was started again 1 times, not 0")
+        );
         assert_eq!(changed(&[("a", "3", 0), ("b", "2", 1)], false).as_deref(), Some("pod a was made anew"));
         assert_eq!(changed(&[("a", "3", 0), ("b", "2", 2)], true), None);
         assert_eq!(changed(&[("a", "1", 0)], true).as_deref(), Some("pod b is gone"));
         assert_eq!(changed(&[("a", "1", 0), ("b", "2", 1), ("c", "4", 0)], true).as_deref(), Some("pod c is new"));
+    }
+
+    #[test]
+    fn pods_may_have_to_be_started_again_or_replaced() {
+        let before = pods(&[("a", "1", 0), ("b", "2", 1)]);
+        let changed = |now: &[(&str, &str, i64)]| pods(now).changed(&before, false, 1);
+        assert_eq!(changed(&[("a", "1", 1), ("b", "2", 2)]), None);
+        assert!(
+            changed(&[("a", "1", 1), ("b", "2", 1)])
+                .is_some_and(|what| what.contains("pod b") && what.contains("0 times"))
+        );
+        assert_eq!(changed(&[("a", "3", 1), ("b", "2", 2)]).as_deref(), Some("pod a was made anew"));
+        let replaced = |now: &[(&str, &str, i64)]| pods(now).not_replaced(&before, 1);
+        assert_eq!(replaced(&[("a", "1", 0), ("c", "3", 0)]), None);
+        assert_eq!(replaced(&[("a", "1", 0)]).as_deref(), Some("1 pods are gone and 0 are new, not 1"));
+        assert!(replaced(&[("a", "9", 9), ("b", "2", 1)]).is_some(), "a pod is known by its name");
     }
 
     #[test]
