@@ -126,8 +126,12 @@ async fn drive(course: Course, trace: bool) -> Outcome {
     madsim::task::spawn(turn_the_world(shared.clone(), poked));
     madsim::task::spawn(run_operator(shared.clone()));
     let mut violation = user::carry_out(&shared, &course).await.err();
-    if violation.is_none() && course.converge_within_seconds > 0 {
-        violation = settle(&shared, &course).await.err();
+    if violation.is_none() {
+        violation = match course.converge_within_seconds {
+            0 => at_the_end(&shared),
+            _ => settle(&shared, &course).await,
+        }
+        .err();
     }
     let mut world = shared.enter();
     if let Some(violation) = violation {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::wait;
 use crate::checker::{Severity, Violation};
 use crate::etcd::ProcessId;
+use crate::ghost::Acknowledged;
 use crate::names::backends;
 use crate::scenario::place;
 use crate::world::{Shared, World};
@@ -54,15 +55,24 @@ pub async fn write(
 ) -> Result<(), Violation> {
     for _ in 0..count {
         remembered.written += 1;
-        let key = format!("key-{:06}", remembered.written);
+        let number = remembered.written;
+        let key = format!("key-{number:06}");
         let mut value = format!("value of {key} ").into_bytes();
         value.resize(value_bytes as usize, b'.');
         wait(shared, PATIENCE_SECONDS, |world| {
             let Some(process) = backend(world, cluster) else {
                 return Some(format!("nobody takes the write of {key}"));
             };
-            let written = world.etcds.write(process, key.as_bytes(), &value, world.now, &world.network);
-            written.err().map(|error| format!("write of {key}: {error}"))
+            let lineage = world.etcds.processes.get(&process).map(|process| process.cluster);
+            match world.etcds.write(process, key.as_bytes(), &value, world.now, &world.network) {
+                Ok(revision) => {
+                    let key = key.clone().into_bytes();
+                    let acknowledged = Acknowledged { key: key.clone(), number, revision: revision.0, at: world.now };
+                    world.ghost.acknowledged.extend(lineage.map(|lineage| ((lineage, key), acknowledged)));
+                    None
+                }
+                Err(error) => Some(format!("write of {key}: {error}")),
+            }
         })
         .await?;
         remembered.clusters.entry(cluster.to_owned()).or_default().insert(key.into_bytes(), value);
