@@ -43,10 +43,7 @@ pub struct Campaign {
 pub fn run_seed(seed: u64, twice: bool) -> SeedResult {
     let course = swarm::course(seed);
     let outcome = run_course(&course, false);
-    let same = !twice || {
-        let again = run_course(&course, false);
-        outcome.hash == again.hash && outcome.events == again.events && outcome.violation == again.violation
-    };
+    let same = !twice || outcome == run_course(&course, false);
     let verdict = match &outcome.violation {
         _ if !same => Verdict::Diverged(first_difference(seed)),
         Some(violation) => Verdict::Failed(violation.clone()),
@@ -55,10 +52,19 @@ pub fn run_seed(seed: u64, twice: bool) -> SeedResult {
     SeedResult { outcome, verdict }
 }
 
-/// The first event in which two runs of a seed differ, with its neighbours from both.
+/// The first event in which two runs of a seed differ, with its neighbours from both; else what is counted otherwise.
 fn first_difference(seed: u64) -> String {
     let course = swarm::course(seed);
-    let (a, b) = (run_course(&course, true).log, run_course(&course, true).log);
+    let (first, second) = (run_course(&course, true), run_course(&course, true));
+    if first.log == second.log {
+        let counts = |run: &Outcome| format!("{:?}", Outcome { log: Vec::new(), ..run.clone() });
+        return format!(
+            "every event is the same\nfirst run:\n  {}\nsecond run:\n  {}",
+            counts(&first),
+            counts(&second)
+        );
+    }
+    let (a, b) = (first.log, second.log);
     let at = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
     let around = |log: &[Event]| {
         let lines = log.iter().skip(at.saturating_sub(3)).take(6);
@@ -97,4 +103,19 @@ pub fn run_seeds(
     let mut results = results.into_inner().expect("no holder of this lock panics");
     results.sort_by_key(|result| result.outcome.seed);
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_event_of_a_run_tells_what_the_world_has_come_to() {
+        let (first, other) = (run_course(&swarm::course(1), false), run_course(&swarm::course(2), false));
+        let end =
+            |run: &Outcome| run.log.last().map(|event| (event.actor, event.what.clone())).expect("something happened");
+        assert_eq!(end(&first).0, "end");
+        assert_ne!(end(&first), end(&other), "two worlds are not the same in the end");
+        assert_eq!(first, run_course(&swarm::course(1), false));
+    }
 }

@@ -9,6 +9,14 @@ pub type Millis = u64;
 /// How many of the last events a run keeps when it keeps not all of them.
 pub const LAST_EVENTS: usize = 60;
 
+/// What a rolling hash begins with.
+pub const HASH_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A rolling hash, with more bytes.
+pub fn hashed(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// One thing that happened.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
@@ -44,15 +52,13 @@ pub struct EventLog {
 impl EventLog {
     /// An empty log, which keeps all events or only the last ones.
     pub fn new(keep_all: bool) -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, count: 0, keep_all, kept: VecDeque::new() }
+        Self { hash: HASH_OF_NOTHING, count: 0, keep_all, kept: VecDeque::new() }
     }
 
     /// Appends.
     pub fn push(&mut self, at: Millis, actor: &'static str, what: String) {
         let words = [&at.to_le_bytes()[..], actor.as_bytes(), what.as_bytes()];
-        for byte in words.into_iter().flatten() {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.hash = words.into_iter().fold(self.hash, hashed);
         self.count += 1;
         self.kept.push_back(Event { at, actor, what });
         if !self.keep_all && self.kept.len() > LAST_EVENTS {

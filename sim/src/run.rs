@@ -39,7 +39,7 @@ static DEFINITIONS: LazyLock<Vec<serde_json::Value>> = LazyLock::new(|| {
 });
 
 /// What became of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The scenario's seed.
     pub seed: u64,
@@ -138,6 +138,8 @@ async fn drive(course: Course, trace: bool) -> Outcome {
         world.violate(violation);
     }
     world.over = true;
+    let end = world.fingerprint();
+    world.note("end", end);
     Outcome {
         seed: course.seed,
         violation: world.violation.clone(),

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::checker::{Checkers, Violation};
 use crate::effect::Effect;
 use crate::etcd::Etcds;
-use crate::event::{EventLog, Millis};
+use crate::event::{EventLog, HASH_OF_NOTHING, Millis, hashed};
 use crate::fault::{Faults, Planned};
 use crate::ghost::Ghost;
 use crate::names::Names;
@@ -362,6 +362,19 @@ impl World {
     /// Writes into the log.
     pub fn note(&mut self, actor: &'static str, what: String) {
         self.log.push(self.now, actor, what);
+    }
+
+    /// What the world has come to: how far the API's history is, and hashes of all that it and the store hold.
+    pub fn fingerprint(&self) -> String {
+        let names: Vec<_> = self.server.resources().map(|info| info.name.clone()).collect();
+        let objects = names.iter().flat_map(|name| self.server.peek_all(name, None));
+        let api = objects.fold(HASH_OF_NOTHING, |hash, object| hashed(hash, object.to_string().as_bytes()));
+        let store = self.store.objects.iter().fold(HASH_OF_NOTHING, |hash, ((bucket, key), stored)| {
+            let place = format!("{bucket}/{key} {} {}", stored.etag, stored.modified);
+            hashed(hashed(hash, place.as_bytes()), &stored.data)
+        });
+        let version = self.server.resource_version();
+        format!("resourceVersion {version}, objects {api:016x}, store {store:016x}")
     }
 
     /// Records the first violation; later ones are its consequences.
