@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use etcd_operator::model::ClusterId;
 use fake_k8s::server::ResourceName;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::etcd::log::Disk;
+use crate::event::Millis;
 use crate::world::World;
+
+/// A backup may be so much later than its schedule: it is taken, sent and read back, at the latencies of a healed world.
+const SCHEDULE_TAKES: SignedDuration = SignedDuration::from_secs(60);
 
 /// A resource of the operator's group.
 pub fn custom(plural: &str) -> ResourceName {
@@ -23,7 +28,13 @@ pub fn has_periodic_backups(world: &World) -> bool {
 
 /// Whether a backup runs at intervals.
 pub fn is_periodic(backup: &Value) -> bool {
-    backup["spec"]["backupPolicy"]["backupIntervalInSecond"].as_i64().unwrap_or(0) > 0
+    interval(backup).is_some()
+}
+
+/// How long it is from one backup of a schedule to the next; none when it is none.
+fn interval(backup: &Value) -> Option<SignedDuration> {
+    let seconds = backup["spec"]["backupPolicy"]["backupIntervalInSecond"].as_i64();
+    seconds.filter(|seconds| *seconds > 0).map(SignedDuration::from_secs)
 }
 
 /// `namespace/name` of an object.
@@ -46,7 +57,7 @@ pub fn pending(world: &World) -> Option<String> {
         .iter()
         .find_map(|cluster| cluster_pending(world, cluster))
         .or_else(|| restores.iter().find_map(restore_pending))
-        .or_else(|| backups.iter().find_map(backup_pending))
+        .or_else(|| backups.iter().find_map(|backup| backup_pending(world, backup)))
 }
 
 fn restore_pending(restore: &Arc<Value>) -> Option<String> {
@@ -54,10 +65,34 @@ fn restore_pending(restore: &Arc<Value>) -> Option<String> {
         .then(|| format!("EtcdRestore {} has not succeeded: {}", key(restore), restore["status"]["reason"]))
 }
 
-fn backup_pending(backup: &Arc<Value>) -> Option<String> {
-    let done = backup["status"]["succeeded"] == true
-        || (is_periodic(backup) && backup["status"]["records"].as_array().is_some_and(|records| !records.is_empty()));
-    (!done).then(|| format!("EtcdBackup {} has not succeeded: {}", key(backup), backup["status"]["Reason"]))
+fn backup_pending(world: &World, backup: &Value) -> Option<String> {
+    let done = backup["status"]["succeeded"] == true || (is_periodic(backup) && newest_record(backup).is_some());
+    if !done {
+        return Some(format!("EtcdBackup {} has not succeeded: {}", key(backup), backup["status"]["Reason"]));
+    }
+    overdue(world, backup)
+}
+
+/// When the newest backup on record was taken.
+fn newest_record(backup: &Value) -> Option<Timestamp> {
+    let records = backup["status"]["records"].as_array()?;
+    records.iter().filter_map(|record| record["time"].as_str()?.parse().ok()).max()
+}
+
+/// Whether a schedule has stopped: nothing is in its way any more, and its newest backup is older than the next one may be.
+fn overdue(world: &World, backup: &Value) -> Option<String> {
+    let interval = interval(backup).filter(|_| backup["metadata"]["deletionTimestamp"].is_null())?;
+    let since = newest_record(backup)?.max(world.timestamp_of(world.faults.healed_at?));
+    let late = world.timestamp().duration_since(since) > interval + SCHEDULE_TAKES;
+    late.then(|| format!("EtcdBackup {} has none since {since}, and takes one every {interval:#}", key(backup)))
+}
+
+/// When a schedule must have shown, after the heal, that it goes on.
+pub fn schedules_due(world: &World) -> Option<Millis> {
+    let backups = world.server.peek_all(&custom("etcdbackups"), None);
+    let longest = backups.iter().filter_map(|backup| interval(backup)).max()?;
+    let takes = u64::try_from((longest + SCHEDULE_TAKES).as_millis()).unwrap_or(0);
+    Some(world.faults.healed_at? + takes)
 }
 
 /// The lineage that status names.
@@ -143,4 +178,45 @@ fn objects_pending(world: &World, cluster: &Value) -> Option<String> {
     }
     let backends = crate::names::backends(world, namespace, &format!("{name}-client")).len();
     (backends != size).then(|| format!("{backends} pods behind the client Service, {size} wanted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::fixture::in_world;
+    use serde_json::json;
+
+    #[test]
+    fn a_schedule_that_stopped_is_missed_when_nothing_is_in_its_way_any_more() {
+        in_world(|fixture| {
+            fixture.create(&json!({
+                "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdBackup", "metadata": {"name": "b"},
+                "spec": {
+                    "etcdEndpoints": ["http://c-client.default.svc:2379"], "storageType": "S3",
+                    "backupPolicy": {"backupIntervalInSecond": 60},
+                    "s3": {"path": "backups/k", "awsSecret": "store-credentials"},
+                },
+            }));
+            let record = |time: &Timestamp| json!({"key": "k", "revision": 1, "size": 1, "sha256": "", "time": time});
+            let taken = fixture.world.timestamp();
+            fixture.set_status("EtcdBackup", "b", &json!({"succeeded": true, "records": [record(&taken)]}));
+            fixture.pass(200_000);
+            assert_eq!(schedules_due(fixture.world), None, "nothing is healed yet");
+            assert_eq!(
+                overdue(fixture.world, &fixture.object("EtcdBackup", "b")),
+                None,
+                "faults may have been in its way"
+            );
+            fixture.world.heal_all();
+            assert_eq!(schedules_due(fixture.world), Some(320_000));
+            fixture.pass(120_000);
+            assert_eq!(overdue(fixture.world, &fixture.object("EtcdBackup", "b")), None);
+            fixture.pass(1_000);
+            let said = backup_pending(fixture.world, &fixture.object("EtcdBackup", "b")).expect("it is overdue");
+            assert!(said.contains("EtcdBackup default/b has none since"), "{said}");
+            let (first, second) = (record(&taken), record(&fixture.world.timestamp()));
+            fixture.set_status("EtcdBackup", "b", &json!({"succeeded": true, "records": [first, second]}));
+            assert_eq!(overdue(fixture.world, &fixture.object("EtcdBackup", "b")), None, "it goes on");
+        });
+    }
 }

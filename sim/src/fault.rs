@@ -149,6 +149,8 @@ pub struct Faults {
     next: u64,
     /// After the heal nothing strikes any more.
     pub healed: bool,
+    /// When that was.
+    pub healed_at: Option<Millis>,
     /// Watches are served up to so many milliseconds behind; 0: as usual.
     pub stale_views: Millis,
     /// Counts the cuts of all watches.
@@ -374,7 +376,8 @@ impl World {
         self.operator.crash_plan.clear();
         let plan = std::mem::take(&mut self.faults.plan);
         let (next, watch_cuts) = (self.faults.next, self.faults.watch_cuts + 1);
-        self.faults = Faults { plan, next, watch_cuts, healed: true, ..Faults::default() };
+        let healed_at = Some(self.now);
+        self.faults = Faults { plan, next, watch_cuts, healed: true, healed_at, ..Faults::default() };
         self.note("fault", "all is healed".into());
         self.wake_watchers();
     }

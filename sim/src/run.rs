@@ -254,7 +254,7 @@ async fn settle(shared: &Shared, course: &Course) -> Result<(), Violation> {
     user::pause(shared, 70).await?;
     user::converge(shared, course.converge_within_seconds).await?;
     shared.enter().quiet = true;
-    for _ in 0..course.quiet_seconds.div_ceil(10) {
+    for _ in 0..quiet_seconds(shared, course).div_ceil(10) {
         user::pause(shared, 10).await?;
         let pending = crate::converge::pending(&shared.enter());
         if let Some(what) = pending {
@@ -263,6 +263,13 @@ async fn settle(shared: &Shared, course: &Course) -> Result<(), Violation> {
         }
     }
     at_the_end(shared)
+}
+
+/// For how long the world must stay as it is: until each schedule had to go on, if that is longer.
+fn quiet_seconds(shared: &Shared, course: &Course) -> u64 {
+    let world = shared.enter();
+    let due = crate::converge::schedules_due(&world).map_or(0, |due| due.saturating_sub(world.now).div_ceil(1000) + 1);
+    course.quiet_seconds.max(due)
 }
 
 /// The last word of each checker.
