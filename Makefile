@@ -35,7 +35,7 @@ lint: tools ## Formatting, clippy, dependencies, documentation.
 sim: tools ## Simulated disasters: make sim SEEDS=500, or SEED=7 for one of them with all its events.
 	$(CARGO) run --locked --release -p sim -- run $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS))
 
-zoo: tools ## Takes guards away from the operator, one at a time, and sees whether the simulation notices.
+zoo: tools ## Takes guards away from the operator, one at a time, and sees whether the simulation notices (half an hour).
 	.ci/zoo
 
 scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name for one of them.

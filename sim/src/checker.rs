@@ -59,6 +59,9 @@ pub trait Checker: Send {
         None
     }
 
+    /// The effect that was asked about last went through.
+    fn done(&mut self) {}
+
     /// A data directory was made.
     fn birth(&mut self, _world: &World, _birth: &Birth) -> Option<String> {
         None
@@ -83,7 +86,7 @@ impl Checkers {
     /// Every property of this simulation.
     pub fn all() -> Self {
         Self(vec![
-            Box::new(quorum_kept::QuorumKept),
+            Box::new(quorum_kept::QuorumKept::default()),
             Box::new(single_birth::SingleBirth::default()),
             Box::new(volumes_kept::VolumesKept),
             Box::new(writes_survive::WritesSurvive),
@@ -103,6 +106,11 @@ impl Checkers {
     /// See [`Checker::effect`].
     pub fn effect(&mut self, world: &World, effect: &Effect) -> Option<Violation> {
         self.ask(|checker| checker.effect(world, effect))
+    }
+
+    /// See [`Checker::done`].
+    pub fn done(&mut self) {
+        self.0.iter_mut().for_each(|checker| checker.done());
     }
 
     /// See [`Checker::birth`].

@@ -20,7 +20,7 @@ pub const ENOUGH_SEEDS: u64 = 500;
 /// From so many seeds on, the rare ones must be there too.
 pub const ENOUGH_SEEDS_FOR_RARE: u64 = 20_000;
 /// Marks that need two accidents at one moment: a uid is refused when a pod was made anew under its name between a quorum
-/// read and the delete that follows it. (0 in the first 500 seeds; S5 looks at the uid of every delete all the same.)
+/// read and the delete that follows it. (S5 looks at the uid of every delete all the same.)
 pub const RARE: &[&str] = &[UID_REFUSED];
 
 /// A quorum of a formed lineage did not answer, and later did.

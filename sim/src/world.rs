@@ -690,6 +690,7 @@ impl World {
         if result.is_ok() {
             let silent = self.server.resource_version() == before && matches!(effect, Effect::Update { .. });
             crate::ghost::happened(self, &effect, silent);
+            self.checkers.done();
             if let Some(violation) = verdict {
                 self.violate(violation);
             }

@@ -1,7 +1,7 @@
-//! S5: a volume claim is deleted only when its member is out of the committed membership, or its lineage never formed, or
-//! a restored lineage took over, or its lineage is an attempt that no client was let into (a seed of it lost
-//! its disk, say: the attempt is thrown away whole, and what it held is in the snapshot); and every delete carries a uid,
-//! which is that of the object that it hits.
+//! S5: a volume claim, or a pod whose data goes with it, is deleted only when its member is out of the committed membership,
+//! or its lineage never formed, or a restored lineage took over, or its lineage is an attempt that no client was let into (a
+//! seed of it lost its disk, say: the attempt is thrown away whole, and what it held is in the snapshot); and every delete
+//! carries a uid, which is that of the object that it hits.
 //!
 //! NOT verified: deletions by garbage collection after the EtcdCluster itself is gone; that the uid is the one that the plan
 //! looked at (what a plan read is not recorded: that a delete names it is for the tests of `apply`).
@@ -40,11 +40,14 @@ impl Checker for VolumesKept {
         if let Some(other) = hit.as_deref().and_then(|hit| hit["metadata"]["uid"].as_str()).filter(|hit| hit != uid) {
             return Some(format!("{kind} {key} of uid {other} is deleted, and {uid} was meant"));
         }
-        if kind != "PersistentVolumeClaim" {
-            return None;
-        }
-        let claim = peek(world, "persistentvolumeclaims", key)?;
-        let volume = format!("pv:{}", claim["spec"]["volumeName"].as_str()?);
+        let volume = match kind.as_str() {
+            "PersistentVolumeClaim" => {
+                let claim = peek(world, "persistentvolumeclaims", key)?;
+                format!("pv:{}", claim["spec"]["volumeName"].as_str()?)
+            }
+            "Pod" => world.data_of(key).filter(|volume| volume.starts_with("dir:"))?,
+            _ => return None,
+        };
         let disk = world.etcds.volumes.get(&volume)?.disk.as_ref()?;
         let state = world.etcds.configuration(disk.cluster)?;
         let needed = state.members.contains_key(&disk.member)
