@@ -134,6 +134,7 @@ fn lean(mut object: Object) -> Object {
                 let named = |container: &Container| Container {
                     name: container.name.clone(),
                     image: container.image.clone(),
+                    readiness_probe: container.readiness_probe.clone(),
                     ..Container::default()
                 };
                 let containers = spec.containers.iter().map(named).collect();
@@ -173,14 +174,16 @@ fn is_older(new: &Object, known: &Object) -> bool {
     new.uid() == known.uid() && number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
 }
 
-/// The EtcdClusters that an object is of: by its label, or, for an EtcdBackup, by the endpoints that it is taken from.
+/// The EtcdClusters that an object is of: by its label, or, for an EtcdBackup, by the endpoints that it is taken from (in its
+/// own namespace: what one of another says is not this one's to repeat).
 pub fn clusters_of(object: &Object) -> BTreeSet<ObjectKey> {
     let meta = object.meta();
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     if let Object::EtcdBackup(backup) = object {
         let endpoints = backup.spec.etcd_endpoints.iter();
         let named = endpoints.flat_map(|endpoint| names::clusters_of_endpoint(endpoint, namespace));
-        return named.map(|(namespace, name)| ObjectKey::new(&namespace, &name)).collect();
+        let own = named.filter(|(of, _)| of == namespace);
+        return own.map(|(namespace, name)| ObjectKey::new(&namespace, &name)).collect();
     }
     let label = meta.labels.as_ref().and_then(|labels| labels.get(labels::LABEL_CLUSTER));
     label.map(|name| ObjectKey::new(namespace, name)).into_iter().collect()
@@ -241,7 +244,7 @@ mod tests {
     fn a_backup_is_of_the_clusters_that_its_endpoints_name() {
         let backup = |version: u64, endpoints: &str| {
             let text = format!(
-                "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, metadata: {{name: b, namespace: backups, \
+                "{{apiVersion: etcd.database.coreos.com/v1beta2, kind: EtcdBackup, metadata: {{name: b, namespace: ns, \
                  uid: u1, resourceVersion: '{version}'}}, spec: {{etcdEndpoints: [{endpoints}]}}}}"
             );
             let json = serde_saphyr::from_str(&text).expect("a manifest");
@@ -256,7 +259,9 @@ mod tests {
         assert_eq!((of(&cache, "one"), of(&cache, "two")), (1, 0));
         cache.apply(Kind::EtcdBackup, WatchEvent::Applied(backup(2, "'http://two-client.ns:2379'")));
         assert_eq!((of(&cache, "one"), of(&cache, "two")), (0, 1));
-        cache.apply(Kind::EtcdBackup, WatchEvent::Deleted(backup(2, "'http://two-client.ns:2379'")));
+        cache.apply(Kind::EtcdBackup, WatchEvent::Applied(backup(3, "'http://two-client.other:2379'")));
+        assert_eq!(of(&cache, "two"), 0, "what one of another namespace says is not repeated");
+        cache.apply(Kind::EtcdBackup, WatchEvent::Deleted(backup(3, "'http://two-client.other:2379'")));
         assert!(cache.by_cluster.is_empty());
     }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::cluster::EtcdClusterStatus;
-use crate::api::conditions::reason::BackupSucceededReason;
+use crate::api::conditions::reason::{BackupReadyReason, BackupSucceededReason};
 use crate::api::conditions::{self, BackupCondition, ConditionKind, ConditionStatus};
 use crate::api::{EtcdBackup, EtcdCluster, EtcdRestore, labels, names};
 use crate::build;
@@ -103,7 +103,7 @@ pub fn observe_objects(view: &View, record: Record, entropy: u64, legacy_alive: 
         secrets_missing: BTreeMap::new(),
         spec_secrets_missing: BTreeMap::new(),
         certificates: Vec::new(),
-        backups: view.backups.iter().filter_map(|backup| observe_backup(backup)).collect(),
+        backups: view.backups.iter().filter_map(|backup| observe_backup(&view.cluster, backup)).collect(),
         etcd: EtcdObserved::nobody_to_ask("the spec cannot be used"),
         etcd_restoring: None,
         legacy_alive,
@@ -218,19 +218,35 @@ fn observe_volume(volume: &PersistentVolumeClaim, cluster_uid: &str) -> VolumeOb
     }
 }
 
-/// None of one that is being deleted.
-fn observe_backup(backup: &EtcdBackup) -> Option<BackupObserved> {
+/// None of one that is being deleted, or is another operator's than the cluster.
+fn observe_backup(cluster: &EtcdCluster, backup: &EtcdBackup) -> Option<BackupObserved> {
+    let scope = |meta: &ObjectMeta| labels::is_clusterwide(meta.annotations.as_ref());
+    if scope(&backup.metadata) != scope(&cluster.metadata) {
+        return None;
+    }
     let status = backup.status.as_ref();
     let outcome = status.and_then(|status| conditions::find(&status.conditions, "BackupSucceeded"));
     let interrupted = BackupCondition::BackupSucceeded(BackupSucceededReason::Interrupted).reason();
     let failed = outcome.filter(|outcome| outcome.status == ConditionStatus::False && outcome.reason != interrupted);
+    // One whose object is gone, or is of what another spec named, is no backup of this cluster.
+    let says = |reason: BackupReadyReason| {
+        let ready = status.and_then(|status| conditions::find(&status.conditions, "Ready"));
+        ready.is_some_and(|ready| ready.reason == BackupCondition::Ready(reason).reason())
+    };
+    let is_gone = says(BackupReadyReason::Gone);
+    let is_none = is_gone || says(BackupReadyReason::SpecChanged);
     let interval = backup.spec.backup_policy.as_ref().map_or(0, |policy| policy.backup_interval_in_second);
     backup.metadata.deletion_timestamp.is_none().then(|| BackupObserved {
         name: backup.name_any(),
         interval: (interval > 0).then(|| SignedDuration::from_secs(interval)),
         created_at: backup.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
-        last_success: status.and_then(|status| status.last_success_date.as_ref()).map(|time| time.0),
-        failure: failed.map(|failed| failed.reason.clone()),
+        last_success: status
+            .filter(|_| !is_none)
+            .and_then(|status| status.last_success_date.as_ref())
+            .map(|time| time.0),
+        failure: failed
+            .map(|failed| failed.reason.clone())
+            .or(is_gone.then(|| BackupCondition::Ready(BackupReadyReason::Gone).reason().to_owned())),
     })
 }
 

@@ -64,6 +64,17 @@ impl Plan {
         Self { record, steps: Vec::new(), waiting: Vec::new(), refused }
     }
 
+    /// Whether a step was planned with an earlier one done. What is there tells what was: a volume tells that there was a
+    /// pod, which is made first, and the objects of a seed that those before it in the formation were made. Without the
+    /// earlier one such a step would lie.
+    pub fn relies_on(&self, step: &Step, earlier: &Step) -> bool {
+        let (Some(made), Some(before)) = (step.made(), earlier.made()) else { return false };
+        let restoring = self.record.restore.as_ref().map(|restore| &restore.lineage);
+        let forming = self.record.lineage.iter().chain(restoring).filter(|lineage| !lineage.formed);
+        let lineage = made.lineage.filter(|_| made.lineage == before.lineage);
+        made.name == before.name || forming.into_iter().any(|forming| lineage == Some(forming.token.as_str()))
+    }
+
     /// When the next pass should look, if nothing happens before. Without jitter: the controller adds it.
     pub fn poll_after(&self) -> SignedDuration {
         let hands_off = |waiting: &Waiting| matches!(waiting, Waiting::Paused | Waiting::Deletion);

@@ -226,27 +226,33 @@ async fn tell(context: &Context, key: &ObjectKey, look: &Look, status: &EtcdClus
     }
 }
 
-/// Carries the steps out. What the API server refuses to create holds up nobody else: the other steps were planned without
-/// it, and a member that only lacks its pod must not wait until somebody lifts a quota that a new one ran into.
+/// Carries the steps out. What the API server refuses to create holds up only what relies on it: a member that lacks nothing
+/// but its pod must not wait until somebody lifts a quota that a new one ran into.
 async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), ReconcileError> {
     let applier = Applier { ports: &context.ports, desired, tls: look.tls.as_ref() };
     let identity = &desired.identity;
     let key = ObjectKey::new(&identity.namespace, &identity.name);
     let about = About { kind: Kind::EtcdCluster, key: &key, uid: &identity.uid };
-    let mut refused: Option<ReconcileError> = None;
+    let mut refused: Vec<&Step> = Vec::new();
+    let (mut failed, mut is_told): (Option<ReconcileError>, bool) = (None, false);
     for step in &look.plan.steps {
+        if refused.iter().any(|earlier| look.plan.relies_on(step, earlier)) {
+            continue;
+        }
         tracing::info!(cluster = %desired.identity.name, namespace = %desired.identity.namespace, step = %event::describe(step));
         if let Err(error) = applier.apply(step).await {
             let Some(refusal) = Refusal::of(step, &error) else { return Err(error.into()) };
             let news = News::warning("StepRefused", format!("{}: {}", refusal.step, refusal.why));
-            // (Of several in one pass the first is told: the others mostly are for the same reason.)
-            if remember(context, &key, refusal, &error) && refused.is_none() {
+            // (Of several that are new in one pass one is told: the others mostly are for the same reason.)
+            if remember(context, &key, refusal, &error) && !is_told {
                 recorder::tell(&context.ports, &about, &news).await;
+                is_told = true;
             }
             if step.is_disruptive() {
                 return Err(error.into());
             }
-            refused.get_or_insert(error.into());
+            refused.push(step);
+            failed.get_or_insert(error.into());
             continue;
         }
         if let Some(known) = context.refusals().get_mut(&key) {
@@ -256,7 +262,7 @@ async fn apply(context: &Context, desired: &Desired, look: &Look) -> Result<(), 
             recorder::tell(&context.ports, &about, &news).await;
         }
     }
-    refused.map_or(Ok(()), Err)
+    failed.map_or(Ok(()), Err)
 }
 
 /// Whether it is to be told: it is new, or, where it may be our own create whose answer was late, it is not any more.

@@ -325,10 +325,13 @@ pub async fn look_back(bucket: &Bucket, record: &BackupRecord) -> Result<Found, 
     if i64::try_from(object.size) != Ok(record.size) {
         return Ok(Found::Overwritten);
     }
+    // By the clock of the store, which wrote both: that of a run is of its beginning, and runs overlap.
+    let described = bucket.head(&manifest_key(&record.key)).await?;
+    if described.is_none_or(|manifest| manifest.last_modified < object.last_modified) {
+        return Ok(Found::AsRecorded);
+    }
     let manifest = read_manifest(bucket, &record.key).await?;
-    let is_of_another = |manifest: Manifest| {
-        manifest.key == record.key && manifest.sha256 != record.sha256 && manifest.time >= record.time.0
-    };
+    let is_of_another = |manifest: Manifest| manifest.key == record.key && manifest.sha256 != record.sha256;
     Ok(if manifest.is_some_and(is_of_another) { Found::Overwritten } else { Found::AsRecorded })
 }
 

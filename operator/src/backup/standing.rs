@@ -109,12 +109,20 @@ impl<'a> Standing<'a> {
         if desired.schedule != Schedule::Once {
             return Ok(());
         }
-        let restored_by = deadline(self.clock, LOOK_PERIOD, restored_by(ports, desired)).await;
-        self.holds_lease()?;
-        match restored_by {
-            Ok(Ok(None)) => Ok(()),
-            Ok(Ok(Some(_))) => Err(Stop::Restored),
-            Ok(Err(_)) | Err(_) => Err(Stop::RestoresUnread),
+        // A look that fails for once is no reason to throw an hour's upload away.
+        let asked_at = self.clock.monotonic();
+        loop {
+            let restored_by = deadline(self.clock, LOOK_PERIOD, restored_by(ports, desired)).await;
+            self.holds_lease()?;
+            match restored_by {
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(_))) => return Err(Stop::Restored),
+                Ok(Err(_)) | Err(_) if self.clock.monotonic() - asked_at >= desired.stall => {
+                    return Err(Stop::RestoresUnread);
+                }
+                Ok(Err(_)) | Err(_) => self.clock.sleep(LOOK_PERIOD).await,
+            }
+            self.check().await?;
         }
     }
 

@@ -286,6 +286,7 @@ fn was_gone(status: &EtcdBackupStatus) -> bool {
 pub fn done(previous: &EtcdBackupStatus, desired: &Desired, found: Option<Found>, now: Timestamp) -> EtcdBackupStatus {
     let mut draft = Draft::new(previous, desired.generation, now);
     draft.status.next_run_time = None;
+    let is_gone = found == Some(Found::Nothing) || found.is_none() && was_gone(previous);
     let mut summary = |ready, message: &str| {
         draft.summary(BackupPhase::Succeeded, ready, Reconciling::AsWanted, message);
     };
@@ -307,7 +308,13 @@ pub fn done(previous: &EtcdBackupStatus, desired: &Desired, found: Option<Found>
             record.key
         );
         let phase = BackupPhase::Succeeded;
-        draft.summary(phase, (Ready::SpecChanged, false), Reconciling::AsWanted, &message);
+        // That it is gone is said whatever else was changed.
+        let (ready, message) = if is_gone {
+            (Ready::Gone, format!("{}; {message}", gone(desired)))
+        } else {
+            (Ready::SpecChanged, message)
+        };
+        draft.summary(phase, (ready, false), Reconciling::AsWanted, &message);
         draft.set(BackupCondition::Stalled(Stalled::SpecChanged), ConditionStatus::True, &message);
     }
     if draft.status.records.is_empty() {

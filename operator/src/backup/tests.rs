@@ -482,8 +482,8 @@ fn what_a_member_that_lags_behind_gives_is_not_taken_for_the_snapshot_of_the_one
         assert!(!bench.status().succeeded);
         assert_eq!((bench.why().as_str(), bench.world.keys()), ("SnapshotFailed", vec!["dir/key".to_owned()]));
         assert_eq!(bench.world.object("dir/key"), &snapshot(50)[..]);
-        let why = "the endpoint leads to several members; this connection led to member 2: it has revision 42, where 50 \
-                   was found before";
+        let why = "this connection led to member 2, from which the snapshot is not taken: it has revision 42, where 50 was \
+                   found before (an endpoint may lead to several)";
         assert_eq!(bench.status().reason, why);
         bench.world.members.change("http://a:2379", |member| member.snapshot_status = Some(world::status(3, 51)));
         bench.world.pass_time(10);

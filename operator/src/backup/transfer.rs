@@ -36,7 +36,9 @@ pub enum TransferError {
     #[error("the snapshot stream broke off: {0}")]
     Source(#[from] EtcdError),
     /// The endpoint leads to several members, and this connection to one that the snapshot must not come from.
-    #[error("the endpoint leads to several members; this connection led to member {member}: {why}")]
+    #[error(
+        "this connection led to member {member}, from which the snapshot is not taken: {why} (an endpoint may lead to several)"
+    )]
     OtherMember {
         /// Its id.
         member: MemberId,

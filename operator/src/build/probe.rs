@@ -15,6 +15,9 @@ use crate::model::{Desired, ProbeKind};
 /// restart by the kubelet is needed for that.
 const STARTUP_SECONDS_MAX: i32 = 24 * 60 * 60;
 
+/// What answers only a member that reaches a quorum.
+pub const READY_PATH: &str = "/readyz";
+
 /// Sets the three probes of the etcd container.
 ///
 /// Liveness only where `/livez` is served: it does not depend on a quorum, so that members are not restarted for the
@@ -36,10 +39,10 @@ pub fn set_probes(container: &mut Container, desired: &Desired) {
     };
     let (started, ready, alive) = match kind {
         ProbeKind::Health => {
-            (http("/livez", CLIENT_PORT), http("/readyz", CLIENT_PORT), Some(http("/livez", CLIENT_PORT)))
+            (http("/livez", CLIENT_PORT), http(READY_PATH, CLIENT_PORT), Some(http("/livez", CLIENT_PORT)))
         }
         ProbeKind::HealthOnMetricsPort => {
-            (http("/livez", METRICS_PORT), http("/readyz", METRICS_PORT), Some(http("/livez", METRICS_PORT)))
+            (http("/livez", METRICS_PORT), http(READY_PATH, METRICS_PORT), Some(http("/livez", METRICS_PORT)))
         }
         ProbeKind::Version => (http("/version", CLIENT_PORT), http("/version", CLIENT_PORT), None),
         ProbeKind::Tcp => (tcp(), tcp(), None),

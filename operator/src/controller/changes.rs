@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::api::conditions::find;
+use crate::api::conditions::reason::BackupReadyReason;
 use crate::api::{RestoreRunPhase, SnapshotRef};
 use crate::cache::{Change, clusters_of};
 use crate::ports::{Object, ObjectKey};
@@ -40,10 +41,14 @@ pub(super) fn clusters_with_news(change: &Change) -> BTreeSet<ObjectKey> {
     [&change.before, &change.now].into_iter().flatten().flat_map(clusters_of).collect()
 }
 
-fn outcome(object: &Option<Object>) -> Option<&str> {
+/// What `BackupHealthy` is made of: how the last attempt ended, and whether what it left is still a backup.
+fn outcome(object: &Option<Object>) -> Option<(&str, Option<&str>)> {
     let Some(Object::EtcdBackup(backup)) = object else { return None };
     let conditions = &backup.status.as_ref()?.conditions;
-    find(conditions, "BackupSucceeded").map(|outcome| outcome.reason.as_str())
+    let is_none = [BackupReadyReason::Gone, BackupReadyReason::SpecChanged].map(|reason| reason.as_str());
+    let ready = find(conditions, "Ready").map(|ready| ready.reason.as_str());
+    let outcome = find(conditions, "BackupSucceeded")?;
+    Some((outcome.reason.as_str(), ready.filter(|ready| is_none.contains(ready))))
 }
 
 #[cfg(test)]

@@ -79,3 +79,11 @@ pub struct Record {
     /// The last entry of the raft log that a member below 3.6 may have written; none when there never was one.
     pub legacy_log_index: Option<u64>,
 }
+
+impl Record {
+    /// The lineage of a token: the one that serves, or the one that a restore makes.
+    pub fn lineage_of(&self, token: &str) -> Option<&Lineage> {
+        let restoring = self.restore.as_ref().map(|restore| &restore.lineage);
+        self.lineage.iter().chain(restoring).find(|lineage| lineage.token == token)
+    }
+}

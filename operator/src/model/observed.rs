@@ -74,6 +74,8 @@ pub struct PodObserved {
     pub ip: Option<String>,
     /// The Ready condition.
     pub ready: bool,
+    /// What its kubelet asks it for that depends on a quorum (`/readyz`): by the version that it was made for.
+    pub ready_by_quorum: bool,
     /// The etcd container runs at this moment.
     pub running: bool,
     /// When the etcd container started; none unless it runs and never was restarted.

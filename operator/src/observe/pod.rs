@@ -1,7 +1,7 @@
 //! A Pod, reduced to what decisions need.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, Volume};
 use kube::ResourceExt;
 
 use super::{is_controlled_by, label};
@@ -11,6 +11,7 @@ use crate::build::pod::{
     AGENT_CONTAINER, DATA_VOLUME, ETCD_CONTAINER, FETCH_CONTAINER, OPERATOR_TLS_VOLUME, PEER_TLS_VOLUME,
     SERVER_TLS_VOLUME,
 };
+use crate::build::probe::READY_PATH;
 use crate::model::{ClientTls, PodObserved, Tls};
 
 /// Reads a pod; `cluster_uid` is that of the EtcdCluster that should control it.
@@ -46,6 +47,7 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         node: spec.and_then(|spec| spec.node_name.clone()),
         ip: status.and_then(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
         ready: condition("Ready").is_some_and(|condition| condition.status == "True"),
+        ready_by_quorum: image.is_some_and(is_asked_for_quorum),
         running,
         first_started_at: container.and_then(first_started_at),
         image: annotation(labels::ANNOTATION_IMAGE).or(image.and_then(|image| image.image.clone())).unwrap_or_default(),
@@ -60,6 +62,11 @@ pub fn observe_pod(pod: &Pod, cluster_uid: &str) -> PodObserved {
         tls: tls_of(pod),
         why_not_running: if running { None } else { why_not_running(pod) },
     }
+}
+
+fn is_asked_for_quorum(container: &Container) -> bool {
+    let asked = container.readiness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+    asked.and_then(|get| get.path.as_deref()) == Some(READY_PATH)
 }
 
 fn volume<'a>(pod: &'a Pod, name: &str) -> Option<&'a Volume> {

@@ -192,7 +192,8 @@ fn why_seed_lost(pass: &Pass<'_>, seed: &str, later: &[String], token: &str) -> 
         (true, None, Some(volume)) if volume.deleting => Some("its volume was deleted"),
         (true, Some(pod), None) if pod.node.is_some() => Some("its volume is gone"),
         (false, Some(pod), _) if pod.terminal => Some("its pod ended"),
-        // Objects are made in order and the first failure ends the pass: those of a later seed prove that these were there.
+        // Objects are made in order, and none after one that failed (`Plan::relies_on`): those of a later seed prove that these
+        // were there.
         (_, None, None) if later.iter().any(|later| is_there(pass, later, token)) => match pass.desired.storage {
             Storage::Volume(_) => Some("its pod and its volume are gone"),
             Storage::EmptyDir => Some("its pod is gone"),

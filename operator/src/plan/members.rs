@@ -93,7 +93,10 @@ impl<'a> Members<'a> {
             None => names_of_lineage(observed, token).into_iter().map(|name| join(name, None)).collect(),
         };
         all.sort_by(|a, b| a.name.cmp(&b.name).then(a.id().cmp(&b.id())));
+        // (One that leads a cluster of its own, with other data in its volume, leads nobody here.)
+        let ours = token.and_then(|token| observed.record.lineage_of(token)?.cluster_id);
         let leader = etcd.statuses.values().filter_map(|status| status.known());
+        let leader = leader.filter(|status| ours.is_none_or(|ours| ours == status.cluster_id));
         let leader = leader.filter(|status| status.leader.is_some()).max_by_key(|status| (status.term, status.leader));
         Self { all, confirmed: etcd.membership.known().is_some(), leader: leader.and_then(|status| status.leader) }
     }

@@ -72,12 +72,11 @@ fn why_kept(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Opti
     }
 }
 
-/// Its kubelet sees it take part in the quorum, as `/readyz` says where it is served, and only we do not hear it.
+/// Its kubelet sees this voter take part in the quorum, where it was made to ask for that, and only we do not hear it. (A
+/// learner that we do not hear is never promoted, and costs nothing to replace.)
 fn is_ready_for_kubernetes(pass: &Pass<'_>, member: &Member<'_>) -> bool {
-    let is_proof =
-        |pod: &&PodObserved| pod.image_version().parse::<Version>().is_ok_and(|version| version.serves_livez());
-    let ready = member.pod.filter(|pod| pod.ready && !pod.deleting).filter(is_proof);
-    ready.is_some() && pass.observed.etcd.status(&member.name).is_none()
+    let ready = member.pod.is_some_and(|pod| pod.ready && pod.ready_by_quorum && !pod.deleting);
+    ready && !member.is_learner() && pass.observed.etcd.status(&member.name).is_none()
 }
 
 /// It is as the spec wants it, and no other member that serves is: replacing it cannot help, correcting the spec will (an

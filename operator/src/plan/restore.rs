@@ -28,7 +28,12 @@ pub(super) fn carry_out(pass: &mut Pass<'_>) -> ControlFlow<()> {
     let given_up = |record: &RestoreRecord| record.phase == RestorePhase::Switched && is_dead && is_other(record);
     let Some(record) = pass.record.restore.clone().filter(|record| !given_up(record)) else {
         let Some(wanted) = wanted else { return ControlFlow::Continue(()) };
-        refuse_version(pass)?;
+        if let Some(refused) = why_not_begin(pass) {
+            pass.refuse(refused);
+            // Nothing has begun: what serves goes on as if nobody had asked, for as long as the spec stays so.
+            let serves = pass.record.lineage.as_ref().is_some_and(|lineage| lineage.formed);
+            return if serves { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        }
         // Nobody is born a second time under the token of members that are gone.
         let called_off = pass.record.called_off.as_ref().filter(|(uid, _)| *uid == wanted.uid);
         let attempt = called_off.map_or(1, |(_, attempt)| *attempt);
@@ -89,13 +94,11 @@ fn old_voters(pass: &Pass<'_>) -> Option<usize> {
     Some(names.len().max(old.seeds.len()).max(pass.desired.size))
 }
 
-/// No member is started from a snapshot at a version that no cluster may be started at; what serves is cared for meanwhile.
-fn refuse_version(pass: &mut Pass<'_>) -> ControlFlow<()> {
-    let Some(why) = pass.spec.version.why_not_start() else { return ControlFlow::Continue(()) };
+/// No member is started from a snapshot at a version that no cluster may be started at.
+fn why_not_begin(pass: &Pass<'_>) -> Option<Unsafe> {
+    let why = pass.spec.version.why_not_start()?;
     let message = format!("`spec.version` {}: {why}; the restore has to wait for it", pass.spec.version);
-    pass.refuse(Unsafe::Spec { message });
-    let _old = care_for_serving(pass);
-    ControlFlow::Break(())
+    Some(Unsafe::Spec { message })
 }
 
 fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted) -> ControlFlow<()> {
@@ -112,8 +115,10 @@ fn start(pass: &mut Pass<'_>, mut record: RestoreRecord, wanted: &RestoreWanted)
     let is_whole = is_given
         && !formation::must_restore_anew(pass, &record.lineage, etcd)
         && confirm(pass, &record.lineage, etcd, wanted).is_ok();
-    if !is_whole && refuse_version(pass).is_break() {
+    if let Some(refused) = why_not_begin(pass).filter(|_| !is_whole) {
+        pass.refuse(refused);
         pass.record.restore = Some(record);
+        let _old = care_for_serving(pass);
         return ControlFlow::Break(());
     }
     let attempt = |attempt| formation::lineage(&pass.desired, &record.uid, attempt, Some(record.uid.clone()));
@@ -224,7 +229,8 @@ fn confirm(
     match etcd.quorum_read.known() {
         Some(revision) if *revision >= wanted.revision => {
             let (formed_at, cluster_id, tls) = (Some(pass.now), Some(cluster_id), formation::tls_of(pass, lineage));
-            Ok(Lineage { formed: true, formed_at, cluster_id, tls, ..lineage.clone() })
+            let cluster_domain = Some(pass.spec.cluster_domain.clone());
+            Ok(Lineage { formed: true, formed_at, cluster_id, tls, cluster_domain, ..lineage.clone() })
         }
         Some(revision) => Err(NotConfirmed::Behind { read: *revision, wanted: wanted.revision }),
         None => Err(NotConfirmed::Unread),

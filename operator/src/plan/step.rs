@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
 
+use crate::api::labels;
 use crate::model::{Alarm, MemberId, PodObserved, Version, VolumeObserved};
 
 /// The membership that a call was planned against: ids and whether each is a learner, ordered by id.
@@ -204,7 +205,27 @@ pub enum Step {
     },
 }
 
+/// An object of a member, to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Made<'a> {
+    /// The member's.
+    pub(super) name: &'a str,
+    /// Value of its lineage label.
+    pub(super) lineage: Option<&'a str>,
+}
+
 impl Step {
+    /// What a step makes of a member: a pod or a volume claim.
+    pub(super) fn made(&self) -> Option<Made<'_>> {
+        let meta = match self {
+            Self::CreatePod(pod) => &pod.metadata,
+            Self::CreateVolume(volume) => &volume.metadata,
+            _ => return None,
+        };
+        let lineage = meta.labels.as_ref().and_then(|labels| labels.get(labels::LABEL_LINEAGE));
+        Some(Made { name: meta.name.as_deref()?, lineage: lineage.map(String::as_str) })
+    }
+
     /// Deletes this pod as it was seen.
     pub(super) fn delete_pod(pod: &PodObserved, why: PodDeletion) -> Self {
         let (name, uid) = (pod.name.clone(), pod.uid.clone());

@@ -49,8 +49,18 @@ pub(super) fn decide(pass: &mut Pass<'_>, members: &Members<'_>) {
 
 /// What runs, as the tag that the pods have: a server of `3.5.26-arm64` calls itself 3.5.26, and there may be no such image.
 pub(super) fn as_tagged(members: &Members<'_>, runs: Version) -> Version {
-    let tags = members.all.iter().filter_map(|member| member.pod?.image_version().parse::<Version>().ok());
-    tags.into_iter().find(|tag| tag.is_same_release(&runs)).unwrap_or(runs)
+    let tags = |healthy: bool| {
+        let of = members.all.iter().filter(move |member| member.healthy || !healthy);
+        let tags = of.filter_map(|member| member.pod?.image_version().parse::<Version>().ok());
+        tags.filter(|tag| tag.is_same_release(&runs)).collect::<Vec<_>>()
+    };
+    // Those that serve are seen to work; the others may be what a roll-out stopped at.
+    let serving = tags(true);
+    if serving.contains(&runs) {
+        return runs;
+    }
+    let tag = serving.into_iter().chain(tags(false)).next();
+    tag.unwrap_or(runs)
 }
 
 /// When the last member below 3.6 is gone, what is in the log by then may be theirs, and nothing after it is.

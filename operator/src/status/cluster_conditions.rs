@@ -393,7 +393,13 @@ fn validity(certificate: &CertificateObserved, now: Timestamp) -> (CertificatesV
 fn backup_healthy(facts: &Facts<'_>, now: Timestamp) -> Verdict {
     let is = |reason, status, message| (ClusterCondition::BackupHealthy(reason), status, message);
     let backups = &facts.observed.backups;
-    for backup in backups {
+    // A backup that was to be taken once and failed is no trouble of today when another one was good since.
+    let newest = backups.iter().filter_map(|backup| backup.last_success).max();
+    let counts = |backup: &&BackupObserved| {
+        let is_good = backup.interval.is_some() || backup.last_success.is_some();
+        is_good || newest.is_none_or(|newest| newest < backup.created_at)
+    };
+    for backup in backups.iter().filter(counts) {
         if let Some(why) = &backup.failure {
             let message = format!("EtcdBackup `{}`: {why}", backup.name);
             return is(BackupHealthyReason::BackupFailed, ConditionStatus::False, message);
@@ -407,7 +413,8 @@ fn backup_healthy(facts: &Facts<'_>, now: Timestamp) -> Verdict {
         let message = format!("EtcdBackup `{}`: {last}, and one is due every {every} s", late.name);
         return is(BackupHealthyReason::BackupOverdue, ConditionStatus::False, message);
     }
-    let (done, waiting): (Vec<_>, Vec<_>) = backups.iter().partition(|backup| backup.last_success.is_some());
+    let (done, waiting): (Vec<_>, Vec<_>) =
+        backups.iter().filter(counts).partition(|backup| backup.last_success.is_some());
     let names = |of: &[&BackupObserved]| {
         of.iter().map(|backup| format!("EtcdBackup `{}`", backup.name)).collect::<Vec<_>>().join(", ")
     };

@@ -120,7 +120,9 @@ fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<D
     }
     match runs::remove(&logs.path) {
         Ok(()) => Ok(outcome),
-        Err(error) => Ok(Outcome::new(code, interrupted, vec![format!("{} ({error})", logs.path.display())], outcome.said)),
+        Err(error) => {
+            Ok(Outcome::new(code, interrupted, vec![format!("{} ({error})", logs.path.display())], outcome.said))
+        }
     }
 }
 

@@ -402,11 +402,17 @@ impl World {
         assert_eq!(self.record, planned.record, "status remembers the record");
         self.status = status;
         self.note(&planned);
+        let mut refused: Vec<&Step> = Vec::new();
         for step in planned.steps.iter().take(most) {
-            if !self.is_refused(step) {
-                self.check_step(step);
-                self.apply(step);
+            if refused.iter().any(|earlier| planned.relies_on(step, earlier)) {
+                continue;
             }
+            if self.is_refused(step) {
+                refused.push(step);
+                continue;
+            }
+            self.check_step(step);
+            self.apply(step);
         }
         self.go_on();
         planned
@@ -661,6 +667,7 @@ impl World {
             node: None,
             ip: None,
             ready: false,
+            ready_by_quorum: crate::observe::pod::observe_pod(pod, "").ready_by_quorum,
             running: false,
             first_started_at: None,
             image: annotations[labels::ANNOTATION_IMAGE].clone(),

@@ -366,3 +366,49 @@ fn what_a_removed_member_left_goes_also_when_it_leads_a_cluster_of_its_own() {
     status.cluster_id = ClusterId(0xbad);
     assert!(is_deleted(&observed));
 }
+
+/// What its kubelet asks it was decided when its pod was made: `/version` is answered without a quorum.
+#[test]
+fn a_voter_that_is_ready_without_a_quorum_is_replaced_as_ever() {
+    let mut world = World::formed(3, true, "3.4.23");
+    world.want_version("3.5.26");
+    world.run();
+    let (name, members) = (world.follower(), world.members());
+    world.unheard.insert(name.clone());
+    world.run_passes(1);
+    assert!(world.pods[&name].seen.ready);
+    world.wait(30);
+    world.run_passes(3);
+    assert_ne!(world.members(), members, "{}", world.readable());
+}
+
+/// It has no vote, and is never promoted.
+#[test]
+fn a_learner_that_the_operator_does_not_hear_is_replaced() {
+    let mut world = World::three();
+    world.want_size(4);
+    world.run_passes(2);
+    let learner = world.serving().members.iter().find(|member| member.learner).expect("it was added").name.clone();
+    world.unheard.insert(learner.clone());
+    world.run_passes(2);
+    world.wait(30);
+    world.run();
+    assert!(!world.members().contains(&learner) && world.members().len() == 4, "{}", world.readable());
+}
+
+/// With other data in its volume, and a term beyond ours.
+#[test]
+fn who_leads_a_cluster_of_its_own_does_not_lead_ours() {
+    let world = World::three();
+    let (leader, name) = (world.leader(), world.follower());
+    let mut observed = world.observe();
+    let Some(Observation::Known { value: status, .. }) = observed.etcd.statuses.get_mut(&name) else {
+        panic!("it answers");
+    };
+    (status.cluster_id, status.term) = (ClusterId(0xbad), crate::model::RaftTerm(99));
+    (status.member_id, status.leader) = (MemberId(0xbad), Some(MemberId(0xbad)));
+    let token = world.token();
+    let members = crate::plan::Members::join(&observed, Some(&token), true);
+    let member = members.by_name(&leader).expect("it is a member");
+    assert!(members.leads(member));
+}

@@ -231,8 +231,40 @@ fn another_domain_under_a_formed_cluster_is_refused_and_restored_members_begin_w
     assert!(world.status.reason.contains("`spec.pod.ClusterDomain` is `.cluster.lcal`"), "{}", world.status.reason);
     assert!(world.pods[&name].seen.running, "{}", world.readable());
     world.want_restore("r", 100);
+    while world.record.restore.as_ref().is_none_or(|restore| !restore.lineage.formed) {
+        world.run_passes(1);
+    }
+    let restored = world.record.restore.clone().expect("it is under way").lineage;
+    assert_eq!(restored.cluster_domain.as_deref(), Some(".cluster.lcal"), "known from when it was confirmed");
     world.run();
     assert!(is_ready(&world), "{}", world.status.reason);
     let lineage = world.record.lineage.as_ref().expect("it is formed");
     assert_eq!(lineage.cluster_domain.as_deref(), Some(".cluster.lcal"));
+}
+
+/// A volume without a pod tells that there was one: a quota on pods alone must not make it lie.
+#[test]
+fn members_whose_pods_were_refused_begin_as_new_ones_when_there_is_room() {
+    let mut world = World::formed(1, true, "3.2.13");
+    world.room_for = Some(1);
+    world.want_size(3);
+    world.run_passes(3);
+    assert_eq!((world.pods.len(), world.volumes.len()), (1, 1), "{}", world.readable());
+    world.room_for = None;
+    world.run();
+    assert_eq!((world.members().len(), is_ready(&world)), (3, true), "{}", world.readable());
+}
+
+#[test]
+fn a_birth_that_ran_into_a_quota_goes_on_in_the_same_attempt() {
+    for (volumes, room) in [(true, 0), (true, 1), (true, 2), (false, 1)] {
+        let mut world = World::new(3, volumes, "3.6.10");
+        world.room_for = Some(room);
+        world.run_passes(4);
+        assert_eq!(world.pods.len(), room);
+        world.room_for = None;
+        world.run();
+        assert!(is_ready(&world), "volumes {volumes}, room for {room}: {}", world.readable());
+        assert_eq!(world.record.lineage.as_ref().map(|lineage| lineage.attempt), Some(1));
+    }
 }
