@@ -128,7 +128,7 @@ fn faults_of(step: &Step) -> Vec<String> {
     let (mut bounds, mut conditions, mut manifests): (Vec<&str>, &[String], Vec<&str>) = (Vec::new(), &[], Vec::new());
     match step {
         Step::Apply(manifest) | Step::KubectlApply(manifest) | Step::Rejected { manifest, .. } => {
-            manifests.push(manifest)
+            manifests.push(manifest);
         }
         Step::Wait { until, within, .. } => (bounds, conditions) = (vec![within.as_str()], until),
         Step::Stays { conditions: stay, during, .. } => (bounds, conditions) = (vec![during.as_str()], stay),

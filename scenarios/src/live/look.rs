@@ -65,7 +65,7 @@ async fn after(during: Option<Duration>, process: Option<u32>) {
     }
 }
 
-/// The command as it was typed, and its answer: for `kubectl ...` and `objects <bucket>/<prefix>`.
+/// The command as it was run, or what was looked at, and the answer: for `kubectl ...` and `objects <bucket>/<prefix>`.
 pub async fn show(world: &World, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     let answer = match words.as_slice() {
@@ -91,9 +91,9 @@ pub async fn show(world: &World, command: &str) -> String {
         },
         _ => "(nothing to show)".to_owned(),
     };
-    let typed =
-        command.strip_prefix("objects ").map_or_else(|| command.to_owned(), |prefix| format!("s3 ls s3://{prefix}"));
-    format!("$ {typed}\n{answer}")
+    // What was listed here, and not by a command that anybody could type, is told in words.
+    let told = command.strip_prefix("objects ").map(|prefix| format!("objects in the bucket, under {prefix}:"));
+    format!("{}\n{answer}", told.unwrap_or_else(|| format!("$ {command}")))
 }
 
 #[cfg(test)]

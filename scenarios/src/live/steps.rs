@@ -561,8 +561,8 @@ pub fn sentence(step: &Step) -> String {
         Step::Isolate { cluster, who: whom, during } => format!("cut off {} for {during}", who(whom, cluster)),
         Step::PutObject { path, .. } => format!("put an object at {path}"),
         Step::Objects { prefix, at_least, at_most, .. } => match at_least == at_most {
-            true => format!("{at_least} objects are under {prefix}"),
-            false => format!("{at_least} to {at_most} objects are under {prefix}"),
+            true => format!("{at_least} backups are under {prefix}"),
+            false => format!("{at_least} to {at_most} backups are under {prefix}"),
         },
         Step::Members { cluster, healthy, version, .. } => {
             let version = version.as_ref().map(|version| format!(", all of them {version}")).unwrap_or_default();
