@@ -228,20 +228,22 @@ fn observe_backup(cluster: &EtcdCluster, backup: &EtcdBackup) -> Option<BackupOb
     let outcome = status.and_then(|status| conditions::find(&status.conditions, "BackupSucceeded"));
     let interrupted = BackupCondition::BackupSucceeded(BackupSucceededReason::Interrupted).reason();
     let failed = outcome.filter(|outcome| outcome.status == ConditionStatus::False && outcome.reason != interrupted);
-    // One whose object is gone, or is of what another spec named, is no backup of this cluster.
+    // One whose object is gone is no backup, and one that was taken of what another spec named is none of this cluster.
     let says = |reason: BackupReadyReason| {
         let ready = status.and_then(|status| conditions::find(&status.conditions, "Ready"));
         ready.is_some_and(|ready| ready.reason == BackupCondition::Ready(reason).reason())
     };
     let is_gone = says(BackupReadyReason::Gone);
-    let is_none = is_gone || says(BackupReadyReason::SpecChanged);
+    if says(BackupReadyReason::SpecChanged) {
+        return None;
+    }
     let interval = backup.spec.backup_policy.as_ref().map_or(0, |policy| policy.backup_interval_in_second);
     backup.metadata.deletion_timestamp.is_none().then(|| BackupObserved {
         name: backup.name_any(),
         interval: (interval > 0).then(|| SignedDuration::from_secs(interval)),
         created_at: backup.metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default(),
         last_success: status
-            .filter(|_| !is_none)
+            .filter(|_| !is_gone)
             .and_then(|status| status.last_success_date.as_ref())
             .map(|time| time.0),
         failure: failed

@@ -28,7 +28,7 @@ pub(crate) mod tests;
 use jiff::{SignedDuration, Timestamp};
 use std::ops::ControlFlow;
 
-use crate::model::{Desired, Observed, Record};
+use crate::model::{Desired, Observed, Record, RestorePhase};
 
 pub(crate) use members::{Member, Members};
 use pass::Pass;
@@ -69,8 +69,9 @@ impl Plan {
     /// earlier one such a step would lie.
     pub fn relies_on(&self, step: &Step, earlier: &Step) -> bool {
         let (Some(made), Some(before)) = (step.made(), earlier.made()) else { return false };
-        let restoring = self.record.restore.as_ref().map(|restore| &restore.lineage);
-        let forming = self.record.lineage.iter().chain(restoring).filter(|lineage| !lineage.formed);
+        let restore = self.record.restore.as_ref().filter(|restore| restore.phase != RestorePhase::Switched);
+        let forming = self.record.lineage.iter().filter(|lineage| !lineage.formed);
+        let forming = forming.chain(restore.map(|restore| &restore.lineage));
         let lineage = made.lineage.filter(|_| made.lineage == before.lineage);
         made.name == before.name || forming.into_iter().any(|forming| lineage == Some(forming.token.as_str()))
     }

@@ -70,6 +70,11 @@ fn backup_pending(world: &World, backup: &Value) -> Option<String> {
     if !done {
         return Some(format!("EtcdBackup {} has not succeeded: {}", key(backup), backup["status"]["Reason"]));
     }
+    // What an EtcdCluster says of its backups turns when this does.
+    let failed = condition(backup, "BackupSucceeded").is_some_and(|outcome| outcome["status"] == "False");
+    if failed {
+        return Some(format!("the last attempt of EtcdBackup {} failed: {}", key(backup), backup["status"]["Reason"]));
+    }
     overdue(world, backup)
 }
 

@@ -325,7 +325,9 @@ pub async fn look_back(bucket: &Bucket, record: &BackupRecord) -> Result<Found, 
     if i64::try_from(object.size) != Ok(record.size) {
         return Ok(Found::Overwritten);
     }
-    // By the clock of the store, which wrote both: that of a run is of its beginning, and runs overlap.
+    // By the clock of the store, which wrote both; times in manifests are of the beginnings of runs, and of other clocks. (For
+    // an object in parts it is when the upload began: where that hides or shows too much, status is wrong, and a restore
+    // looks for itself.)
     let described = bucket.head(&manifest_key(&record.key)).await?;
     if described.is_none_or(|manifest| manifest.last_modified < object.last_modified) {
         return Ok(Found::AsRecorded);

@@ -32,6 +32,11 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
         ownership::kept_for_life(pass);
         return ControlFlow::Continue(());
     }
+    // No missing seed and no other attempt at such a version, either; what is there stays.
+    if let Some(refused) = why_not_start(pass) {
+        pass.refuse(refused);
+        return ControlFlow::Break(());
+    }
     let observed = pass.observed;
     let prospect = formation::prospect(pass, &lineage, &observed.etcd);
     if matches!(prospect, Prospect::StartOver) {
@@ -51,14 +56,18 @@ pub(super) fn form(pass: &mut Pass<'_>) -> ControlFlow<()> {
 }
 
 fn first_attempt(pass: &mut Pass<'_>) -> ControlFlow<(), Lineage> {
-    if let Some(why) = pass.desired.version.why_not_start() {
-        let message = format!("`spec.version` {}: {why}", pass.desired.version);
-        pass.refuse(Unsafe::Spec { message });
+    if let Some(refused) = why_not_start(pass) {
+        pass.refuse(refused);
         return ControlFlow::Break(());
     }
     let lineage = formation::lineage(&pass.desired, &pass.desired.identity.uid, 1, None);
     pass.record.lineage = Some(lineage.clone());
     ControlFlow::Continue(lineage)
+}
+
+fn why_not_start(pass: &Pass<'_>) -> Option<Unsafe> {
+    let why = pass.desired.version.why_not_start()?;
+    Some(Unsafe::Spec { message: format!("`spec.version` {}: {why}", pass.desired.version) })
 }
 
 /// What earlier attempts at this lineage left behind. Exact tokens, not "everything else".

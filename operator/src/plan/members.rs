@@ -83,7 +83,8 @@ impl<'a> Members<'a> {
             let status = etcd.status(&name);
             let healthy = entry.as_ref().is_some_and(|entry| etcd.is_healthy(&name, entry));
             let corrupt = entry.as_ref().is_some_and(|entry| etcd.raised().contains(&(entry.id, Alarm::Corrupt)));
-            let stays = healthy && pod.is_none_or(|pod| !pod.deleting);
+            // (One that is to start anew with another image goes for a moment, whenever its kubelet gets to it.)
+            let stays = healthy && pod.is_none_or(|pod| !pod.deleting && !pod.is_yet_to_restart());
             let mut member = Member { name, entry, pod, volume, status, healthy, stays, corrupt, lost: None };
             member.lost = why_lost(&member, storage_is_volume);
             member

@@ -48,19 +48,18 @@ pub(super) fn decide(pass: &mut Pass<'_>, members: &Members<'_>) {
 }
 
 /// What runs, as the tag that the pods have: a server of `3.5.26-arm64` calls itself 3.5.26, and there may be no such image.
+///
+/// The tag of a pod that cannot start is none: a roll-out may have stopped at it.
 pub(super) fn as_tagged(members: &Members<'_>, runs: Version) -> Version {
-    let tags = |healthy: bool| {
-        let of = members.all.iter().filter(move |member| member.healthy || !healthy);
-        let tags = of.filter_map(|member| member.pod?.image_version().parse::<Version>().ok());
-        tags.filter(|tag| tag.is_same_release(&runs)).collect::<Vec<_>>()
-    };
-    // Those that serve are seen to work; the others may be what a roll-out stopped at.
-    let serving = tags(true);
-    if serving.contains(&runs) {
+    let tag = |pod: &PodObserved| pod.image_version().parse().ok().filter(|tag: &Version| tag.is_same_release(&runs));
+    let answering = members.all.iter().filter(|member| member.status.is_some());
+    let answering: Vec<_> = answering.filter_map(|member| tag(member.pod?)).collect();
+    if answering.contains(&runs) {
         return runs;
     }
-    let tag = serving.into_iter().chain(tags(false)).next();
-    tag.unwrap_or(runs)
+    let has_run = |pod: &&PodObserved| !pod.never_ran && !pod.fails_to_start();
+    let others = members.all.iter().filter_map(|member| tag(member.pod.filter(has_run)?));
+    answering.into_iter().chain(others).next().unwrap_or(runs)
 }
 
 /// When the last member below 3.6 is gone, what is in the log by then may be theirs, and nothing after it is.

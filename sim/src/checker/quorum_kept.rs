@@ -39,6 +39,8 @@ impl Checker for QuorumKept {
 
     fn effect(&mut self, world: &World, effect: &Effect) -> Option<String> {
         self.pending = None;
+        // Who is back since the last tick is back.
+        self.tick(world);
         let (key, verb) = match effect {
             Effect::MemberRemove { cluster, member } => return self.removed(world, *cluster, *member),
             Effect::Delete { kind, key, .. } if kind == "Pod" => (key, "deletes"),

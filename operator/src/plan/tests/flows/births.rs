@@ -407,3 +407,18 @@ fn a_formation_on_the_other_kind_of_storage_is_not_taken_for_lost() {
         assert_eq!(world.volumes.len(), if volumes { 3 } else { 0 }, "{case}: none that nobody mounts");
     }
 }
+
+/// The spec was edited before the cluster was formed.
+#[test]
+fn no_later_attempt_starts_at_a_version_that_corrupts_data_either() {
+    let mut world = World::new(3, true, "3.6.10");
+    world.missing_images.insert("3.6.10".into());
+    world.run_passes(2);
+    world.want_version("3.5.1");
+    world.run_passes(4);
+    assert!(world.status.reason.contains("`spec.version` 3.5.1: etcd 3.5.0 to 3.5.2"), "{}", world.status.reason);
+    assert!(world.pods.values().all(|pod| pod.seen.image == "etcd:v3.6.10"), "{}", world.readable());
+    world.want_version("3.6.9");
+    world.run();
+    assert!(is_ready(&world), "{}", world.readable());
+}

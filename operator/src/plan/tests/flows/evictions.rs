@@ -75,3 +75,18 @@ fn a_learner_gets_its_vote_while_there_are_two_to_give_it() {
     world.run();
     assert!(is_ready(&world));
 }
+
+/// Its container will be stopped whenever its kubelet gets to it: it is no vote to count on, and the first to go.
+#[test]
+fn a_smaller_size_takes_the_member_that_is_yet_to_be_started_anew() {
+    let mut world = World::three();
+    world.kubelets_follow_in = 3;
+    world.desired.repository = "mirror/etcd".into();
+    world.run_until(|step| matches!(step, Step::PatchImage { .. }));
+    let waiting = world.pods.values().find(|pod| pod.seen.is_yet_to_restart()).expect("one").seen.name.clone();
+    world.want_size(1);
+    world.run_passes(1);
+    assert!(world.members().len() == 2 && !world.members().contains(&waiting), "{}", world.readable());
+    world.run();
+    assert_eq!((world.members().len(), is_ready(&world)), (1, true), "{}", world.readable());
+}
