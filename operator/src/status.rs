@@ -82,7 +82,7 @@ impl<'a> Facts<'a> {
     /// Not all members run the wanted release yet, or not any more.
     pub(crate) fn version_differs(&self) -> bool {
         let (Some(desired), Some(runs)) = (self.desired, &self.plan.record.version) else { return false };
-        *runs != desired.version && !(runs.is_same_release(&desired.version) && !self.image_differs())
+        *runs != desired.version && (!runs.is_same_release(&desired.version) || self.image_differs())
     }
 
     /// The wanted image is not yet, or not any more, what every pod has.
