@@ -13,6 +13,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody,
     HttpService,
 };
+use rustls::ClientConfig;
 use std::error::Error;
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -41,13 +42,15 @@ pub struct StoreConnector {
 }
 
 impl StoreConnector {
-    /// Dials with this.
+    /// Dials with this, and trusts the platform's roots.
     pub fn new(dialer: Dialer) -> Self {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::store_client_config())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(dialer);
+        Self::with_tls(dialer, tls::store_client_config())
+    }
+
+    /// Dials with this, and speaks TLS so.
+    pub fn with_tls(dialer: Dialer, config: ClientConfig) -> Self {
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(dialer);
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())

@@ -2,7 +2,7 @@
 
 use hyper_rustls::ConfigBuilderExt;
 use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use std::error::Error;
 use std::sync::Arc;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
@@ -17,18 +17,24 @@ pub fn install_crypto_provider() {
 
 /// What a client of an object store trusts: the platform's roots.
 pub fn store_client_config() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring speaks the default versions of TLS")
-    };
     match builder().with_native_roots() {
         Ok(trusting) => trusting.with_no_client_auth(),
         Err(error) => {
             tracing::warn!(%error, "no root certificates on this machine: object stores over https will be refused");
-            builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+            store_client_config_of(RootCertStore::empty())
         }
     }
+}
+
+/// The same, trusting these.
+pub fn store_client_config_of(roots: RootCertStore) -> ClientConfig {
+    builder().with_root_certificates(roots).with_no_client_auth()
+}
+
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks the default versions of TLS")
 }
 
 /// For a member's client URL. The name that its certificate must carry is the URL's host.

@@ -13,6 +13,12 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::adapters::dial::Stream;
+use crate::adapters::http::StoreConnector;
+use crate::adapters::tls;
+use rustls::RootCertStore;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// What was asked of it, and what it keeps, by host and path.
 #[derive(Clone, Default)]
@@ -343,4 +349,96 @@ fn what_of_the_environment_opens_a_bucket_is_told_by_name() {
     assert!(stores.own_settings(StorageKind::Oss).is_empty());
     let given_by_the_platform = ObjectStores::new(Dialer::tcp(), BTreeMap::new());
     assert!(given_by_the_platform.own_settings(StorageKind::S3).is_empty());
+}
+
+/// A certificate authority, and a server of all hosts that speaks TLS only, with a certificate of it for these.
+async fn serve_https(hosts: &[&str]) -> (Server, Dialer, RootCertStore) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).expect("a certificate");
+    let issuer = rcgen::Issuer::new(params, key);
+    let own = rcgen::KeyPair::generate().expect("a key");
+    let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let params = rcgen::CertificateParams::new(hosts).expect("names");
+    let certificate = params.signed_by(&own, &issuer).expect("a certificate");
+    let key = PrivateKeyDer::try_from(own.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .expect("they belong together");
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).expect("an authority");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let server = Server::default();
+    let router = Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(server.clone());
+    let listener = Encrypted { listener, acceptor: TlsAcceptor::from(Arc::new(config)) };
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (server, to(address), roots)
+}
+
+struct Encrypted {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for Encrypted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    /// Who does not like our certificate is not let in.
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.expect("it listens");
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+fn stores_that_trust(dialer: Dialer, roots: RootCertStore) -> ObjectStores {
+    let connector = StoreConnector::with_tls(dialer, tls::store_client_config_of(roots));
+    ObjectStores { connector, environment: BTreeMap::new(), base_urls: BTreeMap::new() }
+}
+
+/// What every store is on the internet.
+#[tokio::test]
+async fn stores_are_spoken_to_over_https_at_their_own_hosts() {
+    let hosts = ["bucket.s3.eu-west-1.amazonaws.com", "bucket.minio.example"];
+    let (server, dialer, roots) = serve_https(&hosts).await;
+    let stores = stores_that_trust(dialer, roots);
+    for endpoint in [None, Some("https://minio.example:9000")] {
+        server.requests.lock().expect("whole").clear();
+        let request = round_trip(&stores, &server, &location(StorageKind::S3, endpoint), &aws()).await;
+        assert!(request.starts_with("PUT ") && request.contains("Credential=KEY/"), "{request}");
+        let host = if endpoint.is_some() { "bucket.minio.example" } else { "bucket.s3.eu-west-1.amazonaws.com" };
+        assert!(request.contains(host), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_certificate_is_not_trusted_or_not_its_own_is_refused_with_words() {
+    let (_, dialer, roots) = serve_https(&["another.example"]).await;
+    for (roots, words) in [(RootCertStore::empty(), "UnknownIssuer"), (roots, "not valid for name")] {
+        let stores = stores_that_trust(dialer.clone(), roots);
+        let location = location(StorageKind::S3, Some("https://minio.example:9000"));
+        let store = stores.open(&location, &aws()).await.expect("it opens");
+        let refused = store.get(&Path::from("a")).await.expect_err("it is not trusted");
+        let mut said = refused.to_string();
+        let mut cause = std::error::Error::source(&refused);
+        while let Some(error) = cause {
+            said.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        assert!(said.contains(words), "{said}");
+    }
 }
