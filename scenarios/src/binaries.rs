@@ -139,9 +139,12 @@ fn etcd_in(directory: &Path) -> Option<Installed> {
 }
 
 /// kubectl: the machine's, or else ours. `None` where there is neither, nor a Go to build it with.
+///
+/// With its whole path: it is run where another `PATH` holds.
+#[expect(clippy::disallowed_methods, reason = "where a shell would look for it")]
 pub fn kubectl(report: Report<'_>) -> Result<Option<PathBuf>, Error> {
-    let of_the_machine = PathBuf::from("kubectl");
-    if go::said(&of_the_machine, &["version", "--client"]).is_some() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(of_the_machine) = first_kubectl(std::env::split_paths(&path)) {
         return Ok(Some(of_the_machine));
     }
     match Cache::of_user()?.locate(catalogue::only("kubectl")?, report) {
@@ -151,10 +154,24 @@ pub fn kubectl(report: Report<'_>) -> Result<Option<PathBuf>, Error> {
     }
 }
 
+fn first_kubectl(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    let programs = directories.into_iter().filter_map(|directory| directory.join("kubectl").canonicalize().ok());
+    programs.into_iter().find(|program| go::said(program, &["version", "--client"]).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::scratch::Scratch;
     use super::*;
+
+    #[test]
+    fn the_kubectl_of_the_machine_has_its_whole_path() {
+        let none = Scratch::new("no-kubectl");
+        let one = Scratch::with_programs("kubectl", &[("kubectl", "Client Version: v1.34.4")]);
+        let found = first_kubectl([none.0.clone(), one.0.clone()]).expect("it is there");
+        assert!(found.is_absolute() && found.ends_with("kubectl"), "{}", found.display());
+        assert_eq!(first_kubectl([none.0.clone()]), None);
+    }
 
     #[test]
     fn the_etcd_of_the_system_is_the_first_that_says_what_it_is() {
