@@ -41,7 +41,8 @@ pub use step::{DisarmReason, Fence, MemberRemoval, PodDeletion, Step, VolumeDele
 pub struct Plan {
     /// What status shall remember. It is written before any step is taken; if the write fails, none is.
     pub record: Record,
-    /// Effects in order; the first failure ends the pass.
+    /// Effects in order. The first failure ends the pass, but for what Kubernetes refuses to make: that only keeps from being
+    /// done what relies on it ([`Plan::relies_on`]).
     pub steps: Vec<Step>,
     /// What is waited for.
     pub waiting: Vec<Waiting>,
