@@ -85,7 +85,7 @@ fn why_not_next(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> 
 }
 
 fn why_not_well(pass: &Pass<'_>, members: &Members<'_>, member: &Member<'_>) -> Option<String> {
-    if member.healthy && !member.stays {
+    if member.healthy && member.pod.is_some_and(|pod| pod.deleting) {
         return Some("its pod is being deleted".to_owned());
     }
     if member.pod.is_some_and(PodObserved::is_yet_to_restart) {

@@ -178,6 +178,7 @@ fn the_next_member_waits_until_the_kubelet_has_followed() {
         assert!(waited_for <= 1, "{}", world.readable());
     }
     world.run();
+    assert!(world.readable().contains("its container was not started anew yet"), "{}", world.readable());
     assert_eq!((world.members(), is_ready(&world)), (members, true));
     assert!(world.pods.values().all(|pod| pod.seen.image.starts_with("mirror/") && !pod.seen.is_yet_to_restart()));
 }
