@@ -127,6 +127,11 @@ pub async fn serve(
     }
 }
 
+/// Answers a request without a socket.
+pub async fn answer_in_process(shared: &Shared, request: axum::extract::Request) -> Response {
+    handle(State(shared.clone()), request).await
+}
+
 async fn handle(State(shared): State<Shared>, request: axum::extract::Request) -> Response {
     let (head, body) = request.into_parts();
     let words = Words::of(&head);

@@ -3,6 +3,8 @@
 //! Reading order: [`server`] is the API itself: sans-IO, deterministic, one call, one answer, time is an argument.
 //! [`controllers`] are the step machines that make objects come alive. `http` and the process kubelet (feature `serve`)
 //! do IO: they let the real `kubectl` talk to the server, and real processes run in its pods.
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod controllers;
 #[cfg(feature = "serve")]
 pub mod http;

@@ -51,6 +51,7 @@ pub struct Server {
     names: Names,
     warnings: Vec<String>,
     service_network: ServiceNetwork,
+    service_accounts: bool,
     /// The managed fields of the object that an apply is about to create.
     applied: Option<Value>,
 }
@@ -65,6 +66,7 @@ impl Server {
             names: Names::new(seed),
             warnings: Vec::new(),
             service_network: ServiceNetwork::default(),
+            service_accounts: true,
             applied: None,
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -97,6 +99,11 @@ impl Server {
     /// Where cluster addresses of Services come from; 10.96.0.0/16 unless set.
     pub fn set_service_network(&mut self, network: ServiceNetwork) {
         self.service_network = network;
+    }
+
+    /// Whether admission gives a service account to each pod, as a real server does unless its plug-in is off; it is on.
+    pub fn set_service_accounts(&mut self, on: bool) {
+        self.service_accounts = on;
     }
 
     /// The warnings that the last request earned: HTTP 299 headers.

@@ -5,7 +5,7 @@
 //! [`inside`] is that process in its sandbox (docs/adr/0011): it makes a [`world`] and carries out the [`steps`].
 #![allow(clippy::disallowed_methods, reason = "real processes live in the time of this machine")]
 
-mod certificates;
+pub(crate) mod certificates;
 pub mod display;
 mod etcd;
 pub mod inside;
@@ -17,7 +17,7 @@ mod operator;
 mod programs;
 pub mod runs;
 mod steps;
-mod store;
+pub(crate) mod store;
 pub mod up;
 pub mod verdict;
 mod world;

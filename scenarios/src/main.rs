@@ -16,6 +16,8 @@ use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use fake_k8s::process::sandbox;
 use scenarios::cases::{self, Case};
+use scenarios::conformance::Options;
+use scenarios::kubernetes;
 use scenarios::live::display::{Mode, seconds};
 use scenarios::live::inside::{self, End};
 use scenarios::live::verdict::{Ending, INTERRUPTED, Outcome, Tally};
@@ -58,6 +60,35 @@ enum Command {
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
+    /// The real control plane that fake-k8s is measured against.
+    Kubernetes {
+        #[command(subcommand)]
+        what: KubernetesCommand,
+    },
+    /// Plays the same requests against a real API server and against fake-k8s, and compares what they answer.
+    Conformance {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// What `kubernetes up` starts.
+    #[command(hide = true)]
+    InsideKubernetes {
+        /// As there.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where logs go.
+        #[arg(long)]
+        logs: PathBuf,
+    },
+    /// What `conformance` starts.
+    #[command(hide = true)]
+    InsideConformance {
+        #[command(flatten)]
+        options: Options,
+        /// Where logs go.
+        #[arg(long)]
+        logs: PathBuf,
+    },
     /// What `up` starts.
     #[command(hide = true)]
     InsideUp {
@@ -82,6 +113,18 @@ enum Command {
     },
 }
 
+#[derive(Subcommand)]
+enum KubernetesCommand {
+    /// Builds it, once per machine.
+    Build,
+    /// Starts kube-apiserver, kube-controller-manager and their etcd, until Ctrl-C; there are no nodes.
+    Up {
+        /// Where the API listens for kubectl; port 0 takes a free one.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum LaneName {
     /// Everything around the operator's logic is simulated.
@@ -99,6 +142,17 @@ fn main() -> ExitCode {
         Command::Demo => demo(),
         Command::Up { listen } => up(listen),
         Command::InsideUp { listen, logs } => end_with_parent().and_then(|()| up::run(listen, &logs)).map(code_of),
+        Command::Kubernetes { what: KubernetesCommand::Build } => {
+            kubernetes::programs(&|sentence| println!("{sentence}")).map(|_| ExitCode::SUCCESS)
+        }
+        Command::Kubernetes { what: KubernetesCommand::Up { listen } } => kubernetes_up(listen),
+        Command::Conformance { options } => conformance(&options),
+        Command::InsideKubernetes { listen, logs } => {
+            end_with_parent().and_then(|()| kubernetes::up::run(listen, &logs)).map(code_of)
+        }
+        Command::InsideConformance { options, logs } => {
+            end_with_parent().and_then(|()| scenarios::conformance::run(&options, &logs)).map(code_of)
+        }
         Command::Inside { case, logs, silent } => run_inside(&case, &logs, silent),
     };
     result.unwrap_or_else(|error| {
@@ -219,6 +273,22 @@ fn up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     up::prepare(&|sentence| println!("{sentence}"))?;
     lane::listen()?;
     let outcome = lane::up(listen)?;
+    print!("{}", outcome.said);
+    Ok(ExitCode::from(outcome.up_code()))
+}
+
+fn kubernetes_up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
+    kubernetes::programs(&|sentence| println!("{sentence}"))?;
+    lane::listen()?;
+    let outcome = lane::kubernetes(listen)?;
+    print!("{}", outcome.said);
+    Ok(ExitCode::from(outcome.up_code()))
+}
+
+fn conformance(options: &Options) -> anyhow::Result<ExitCode> {
+    kubernetes::programs(&|sentence| println!("{sentence}"))?;
+    lane::listen()?;
+    let outcome = lane::conformance(&options.arguments())?;
     print!("{}", outcome.said);
     Ok(ExitCode::from(outcome.up_code()))
 }

@@ -44,11 +44,16 @@ impl Access {
 
     /// A kubeconfig for a server at `address` that lets in whoever has it.
     pub fn kubeconfig(&self, address: SocketAddr) -> String {
-        super::kubeconfig_of(
-            &format!("https://{address}\n    certificate-authority-data: {}", STANDARD.encode(&self.authority)),
-            &format!("{{token: {}}}", self.token),
-        )
+        kubeconfig(address, &self.authority, &self.token)
     }
+}
+
+/// A kubeconfig for a server at `address`, with the authority to trust (in PEM) and a bearer token.
+pub fn kubeconfig(address: SocketAddr, authority: &str, token: &str) -> String {
+    super::kubeconfig_of(
+        &format!("https://{address}\n    certificate-authority-data: {}", STANDARD.encode(authority)),
+        &format!("{{token: {token}}}"),
+    )
 }
 
 /// Lets a request through that shows the token.

@@ -23,7 +23,7 @@ impl Server {
     ) -> Result<(), Status> {
         self.prune(info, object, options)?;
         builtin::default_object(info, object);
-        builtin::begin(info, object);
+        builtin::begin(info, object, self.service_accounts);
         let mut errors = metadata::validate(info, object);
         errors.extend(check_schema(info, object, None));
         errors.extend(builtin::validate(info, object));

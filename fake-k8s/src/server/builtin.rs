@@ -25,13 +25,13 @@ pub(super) fn default_object(info: &ResourceInfo, object: &mut Value) {
 }
 
 /// What a new object of a kind starts with, status included.
-pub(super) fn begin(info: &ResourceInfo, object: &mut Value) {
+pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: bool) {
     if info.status && !info.is("", "nodes") {
         object.as_object_mut().map(|o| o.remove("status"));
     }
     match (info.group(), info.plural()) {
         ("", "pods") => {
-            pods::admit(object::entry_object(object, "spec"));
+            pods::admit(object::entry_object(object, "spec"), service_accounts);
             object["status"] = json!({"phase": "Pending", "qosClass": pods::qos_class(object)});
         }
         ("", "namespaces") => {

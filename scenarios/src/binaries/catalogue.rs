@@ -200,6 +200,26 @@ pub const CATALOGUE: &[Package] = &[
         )],
         files: module!("kubectl-1.34.4"),
     },
+    Package {
+        // The control plane that fake-k8s is measured against: only what that needs is built.
+        name: "kubernetes",
+        version: "1.34.4",
+        toolchain: Toolchain::Go,
+        linker_flags: "-X k8s.io/component-base/version.gitVersion=v1.34.4 \
+                       -X k8s.io/component-base/version.gitMajor=1 \
+                       -X k8s.io/component-base/version.gitMinor=34 \
+                       -X k8s.io/client-go/pkg/version.gitVersion=v1.34.4",
+        programs: &[
+            program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &["--version"], "v1.34.4"),
+            program(
+                "kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                &["--version"],
+                "v1.34.4",
+            ),
+        ],
+        files: module!("kubernetes-1.34.4"),
+    },
 ];
 
 /// The package of that name, of which there is one version.

@@ -55,13 +55,19 @@ pub fn access(address: Ipv4Addr) -> anyhow::Result<Access> {
     Access::new(&certificate, &key, &authority.pem, &random_word()?).map_err(anyhow::Error::msg)
 }
 
-struct Authority {
-    pem: String,
+/// Who signs certificates.
+pub(crate) struct Authority {
+    /// Its own certificate.
+    pub pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new(name: &str) -> anyhow::Result<Self> {
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// When there are no random bytes.
+    pub fn new(name: &str) -> anyhow::Result<Self> {
         let key = KeyPair::generate().context("no key")?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, format!("{name}-ca"));
@@ -72,7 +78,10 @@ impl Authority {
     }
 
     /// Certificate and key, in PEM.
-    fn sign(&self, name: &str, hosts: Vec<String>) -> anyhow::Result<(String, String)> {
+    ///
+    /// # Errors
+    /// When a name is none.
+    pub fn sign(&self, name: &str, hosts: Vec<String>) -> anyhow::Result<(String, String)> {
         let mut params = CertificateParams::new(hosts).context("a name is no host name")?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];

@@ -106,6 +106,22 @@ pub fn up(listen: std::net::SocketAddr) -> anyhow::Result<Outcome> {
     supervise("up", &["inside-up".to_owned(), "--listen".to_owned(), listen.to_string()], true, None)
 }
 
+/// Runs `scenarios kubernetes up` in a process of its own, until it is asked to end.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn kubernetes(listen: std::net::SocketAddr) -> anyhow::Result<Outcome> {
+    supervise("kubernetes", &["inside-kubernetes".to_owned(), "--listen".to_owned(), listen.to_string()], true, None)
+}
+
+/// Runs `scenarios conformance` in a process of its own, to its end.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn conformance(options: &[String]) -> anyhow::Result<Outcome> {
+    supervise("conformance", &[&["inside-conformance".to_owned()], options].concat(), true, None)
+}
+
 fn supervise(name: &str, arguments: &[String], watched: bool, patience: Option<Duration>) -> anyhow::Result<Outcome> {
     // On this thread: the case's process ends with the thread that started it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

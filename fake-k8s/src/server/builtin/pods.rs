@@ -39,10 +39,12 @@ pub fn default_spec(spec: &mut Map<String, Value>) {
 }
 
 /// What admission adds to a pod, but not to a template.
-pub fn admit(spec: &mut Map<String, Value>) {
-    set_default(spec, "serviceAccountName", json!("default"));
-    let account = spec["serviceAccountName"].clone();
-    spec.insert("serviceAccount".into(), account);
+pub fn admit(spec: &mut Map<String, Value>, service_accounts: bool) {
+    if service_accounts {
+        set_default(spec, "serviceAccountName", json!("default"));
+        let account = spec["serviceAccountName"].clone();
+        spec.insert("serviceAccount".into(), account);
+    }
     set_default(spec, "enableServiceLinks", json!(true));
     set_default(spec, "priority", json!(0));
     set_default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));

@@ -1,0 +1,177 @@
+//! What may differ between two servers that behave the same, made equal; everything else is left as it is.
+//!
+//! | what | becomes |
+//! |---|---|
+//! | a uid | `uid-1`, `uid-2`, ... in the order in which they are first shown |
+//! | the resourceVersion of an object | `rv-1`, ... in the same way: that a write made a new one, or none, is seen |
+//! | the resourceVersion of a list, a token to continue it | one word |
+//! | a moment of the time in which the server ran | `<now>` |
+//! | the random end of a generated name | `<1>`, ... |
+//! | an address or port that the server allocates | `<address-1>`, `<port-1>`, ... |
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::play::Answer;
+use super::sequence::Sequence;
+
+/// Masks the answers to a sequence.
+pub fn mask(sequence: &Sequence, answers: &[Answer]) -> Vec<Answer> {
+    let mut mask = Mask { prefixes: prefixes(sequence), ..Mask::default() };
+    // What a watch shows was mostly shown before: it has its turn when all else has its name.
+    let watches: Vec<bool> = sequence.steps.iter().map(super::sequence::Step::is_watch).collect();
+    let mut out: Vec<Answer> = answers.to_vec();
+    for turn in [false, true] {
+        for (answer, _) in out.iter_mut().zip(&watches).filter(|(_, watch)| **watch == turn) {
+            mask.learn(&answer.body);
+            answer.body = mask.value("", &answer.body);
+            for warning in &mut answer.warnings {
+                *warning = mask.text(warning);
+            }
+        }
+    }
+    out
+}
+
+/// What generated names begin with.
+fn prefixes(sequence: &Sequence) -> Vec<String> {
+    let text = serde_json::to_string(&sequence.steps).unwrap_or_default();
+    let mut found: Vec<String> = text
+        .split("\"generateName\":\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|prefix| !prefix.is_empty())
+        .map(str::to_owned)
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[derive(Debug, Default)]
+struct Mask {
+    prefixes: Vec<String>,
+    uids: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
+    names: BTreeMap<String, String>,
+    addresses: BTreeMap<String, String>,
+    ports: BTreeMap<String, String>,
+}
+
+fn word(known: &mut BTreeMap<String, String>, key: &str, stem: &str) {
+    let next = known.len() + 1;
+    known.entry(key.to_owned()).or_insert_with(|| format!("{stem}{next}"));
+}
+
+impl Mask {
+    /// Finds what is to be replaced wherever it is shown, in messages too.
+    fn learn(&mut self, value: &Value) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.learn(item)),
+            Value::Object(fields) => {
+                let meta = &value["metadata"];
+                if let Some(uid) = meta["uid"].as_str() {
+                    word(&mut self.uids, uid, "uid-");
+                    if let Some(version) = meta["resourceVersion"].as_str() {
+                        word(&mut self.versions, version, "rv-");
+                    }
+                }
+                if let (Some(prefix), Some(name)) = (meta["generateName"].as_str(), meta["name"].as_str())
+                    && self.prefixes.iter().any(|known| known == prefix)
+                    && let Some(end) = name.strip_prefix(prefix).filter(|end| end.len() == 5)
+                {
+                    word(&mut self.names, &format!("{prefix}{end}"), &format!("{prefix}<"));
+                }
+                if value["kind"] == "Service" {
+                    for address in
+                        value["spec"]["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str)
+                    {
+                        if address != "None" {
+                            word(&mut self.addresses, address, "<address-");
+                        }
+                    }
+                    let ports = value["spec"]["ports"].as_array().into_iter().flatten();
+                    for port in ports.filter_map(|port| port["nodePort"].as_u64()) {
+                        word(&mut self.ports, &port.to_string(), "<port-");
+                    }
+                }
+                fields.values().for_each(|field| self.learn(field));
+            }
+            _ => {}
+        }
+    }
+
+    fn value(&self, field: &str, value: &Value) -> Value {
+        match value {
+            Value::Object(fields) => {
+                let is_list = fields.contains_key("items") && fields["metadata"]["uid"].is_null();
+                let masked = fields.iter().map(|(name, value)| {
+                    let value =
+                        if is_list && name == "metadata" { self.list_metadata(value) } else { self.value(name, value) };
+                    (self.text(name), value)
+                });
+                Value::Object(masked.collect())
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(field, item)).collect(),
+            Value::String(text) if field == "resourceVersion" => {
+                Value::String(self.versions.get(text).cloned().unwrap_or_else(|| "<version>".into()))
+            }
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Number(number) if field == "nodePort" => {
+                self.ports.get(&number.to_string()).map_or_else(|| value.clone(), |word| Value::String(word.clone()))
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn list_metadata(&self, value: &Value) -> Value {
+        let mut out = value.clone();
+        for field in ["resourceVersion", "continue"] {
+            if out[field].as_str().is_some_and(|text| !text.is_empty()) {
+                out[field] = Value::String(format!("<{field}>"));
+            }
+        }
+        out
+    }
+
+    fn text(&self, text: &str) -> String {
+        if is_now(text) {
+            return "<now>".into();
+        }
+        let mut out = text.to_owned();
+        for known in [&self.uids, &self.names, &self.addresses] {
+            for (from, to) in known.iter().filter(|(from, _)| text.contains(from.as_str())) {
+                out = out.replace(from.as_str(), to);
+            }
+        }
+        self.versions_in_message(out)
+    }
+
+    /// Versions in the few messages that name them.
+    fn versions_in_message(&self, mut text: String) -> String {
+        for (before, after) in [
+            ("the ResourceVersion in the precondition (", ")"),
+            ("does not match the ResourceVersion in record (", ")"),
+            ("too old resource version: ", " ("),
+            ("Too large resource version: ", ","),
+            ("current: ", ""),
+        ] {
+            let Some(at) = text.find(before).map(|at| at + before.len()) else { continue };
+            let end = text[at..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |end| at + end);
+            if end > at && text[end..].starts_with(after) {
+                let word = self.versions.get(&text[at..end]).map_or("<version>", String::as_str).to_owned();
+                text.replace_range(at..end, &word);
+            }
+        }
+        text
+    }
+}
+
+/// A moment that nobody wrote into a request: those are all of long ago.
+fn is_now(text: &str) -> bool {
+    let shape = |pattern: &str| {
+        text.len() == pattern.len()
+            && text.bytes().zip(pattern.bytes()).all(|(c, p)| if p == b'0' { c.is_ascii_digit() } else { c == p })
+    };
+    (shape("0000-00-00T00:00:00Z") || shape("0000-00-00T00:00:00.000000Z")) && text >= "2020"
+}
