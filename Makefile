@@ -4,8 +4,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SEEDS ?= 500
+SEQUENCES ?= 5000
 
-.PHONY: help demo up test tools binaries lint sim zoo scenarios chart crds bench
+.PHONY: help demo up test tools binaries lint sim zoo scenarios kubernetes conformance corpus chart crds bench
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +43,15 @@ scenarios: tools ## Scenarios in both lanes: make scenarios, or CASE=topic/name 
 	$(CARGO) build --locked --bins -p etcd-operator -p fake-k8s -p scenarios
 	$(TARGET_DIR)/debug/scenarios run --lane model $(CASE)
 	$(TARGET_DIR)/debug/scenarios run --lane live $(CASE)
+
+kubernetes: tools ## Builds the real kube-apiserver and kube-controller-manager that fake-k8s is measured against.
+	$(CARGO) run --locked -p scenarios --bin scenarios -- kubernetes build
+
+conformance: tools ## Plays generated requests against the real API server and fake-k8s: make conformance SEQUENCES=5000.
+	$(CARGO) run --locked -p scenarios --bin scenarios -- conformance --sequences $(SEQUENCES) --table fake-k8s/FIDELITY.md
+
+corpus: tools ## Records what the real API server answers, for the test that needs none.
+	$(CARGO) run --locked -p scenarios --bin scenarios -- conformance --sequences 1000 --record fake-k8s/tests/corpus/v1.34.jsonl
 
 chart: tools ## Lints and renders the chart, and checks what it renders.
 	.ci/test chart

@@ -71,6 +71,7 @@ pub fn fresh_server(seed: u64) -> anyhow::Result<Shared> {
     let create = Request::create(definitions, "", bodies::definition());
     let define = |now, server: &mut Server| {
         server.set_service_accounts(false);
+        server.track_managers(true);
         server.handle(now, &create)
     };
     shared.run(define).context("the definition is refused")?;

@@ -167,13 +167,12 @@ fn answer_to(shared: &Shared, words: &Words, body: &[u8]) -> Result<Response, St
         Target::Request(mut request) => {
             request.body = route::decode_body(words, body)?;
             route::check_body(&request)?;
-            let (result, warnings, table) = shared.run(|now, server| {
+            let (result, code, warnings, table) = shared.run(|now, server| {
                 let result = server.handle(now, &request);
                 let table = answer::shape(server, words, &request, &result, now);
-                (result, server.warnings().to_vec(), table)
+                (result, answer::code_of(&request, server.created()), server.warnings().to_vec(), table)
             });
             let value = result?;
-            let code = answer::code_of(&request, &value);
             Ok(answer::with_warnings(answer::json(code, &table.unwrap_or(value)), &warnings))
         }
     }

@@ -14,7 +14,9 @@ mod builtin;
 mod definitions;
 mod delete;
 mod events;
+mod fields;
 mod json_path;
+mod managed;
 mod metadata;
 mod names;
 pub mod object;
@@ -29,6 +31,7 @@ mod store;
 mod strategic;
 mod subresources;
 pub mod table;
+mod types;
 mod watch;
 mod write;
 
@@ -52,8 +55,11 @@ pub struct Server {
     warnings: Vec<String>,
     service_network: ServiceNetwork,
     service_accounts: bool,
-    /// The managed fields of the object that an apply is about to create.
-    applied: Option<Value>,
+    tracks_managers: bool,
+    /// The last request made an object that was not there.
+    created: bool,
+    /// The managers of the object that an apply is about to create.
+    applied: Option<managed::Managers>,
 }
 
 impl Server {
@@ -67,6 +73,8 @@ impl Server {
             warnings: Vec::new(),
             service_network: ServiceNetwork::default(),
             service_accounts: true,
+            tracks_managers: false,
+            created: false,
             applied: None,
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -80,6 +88,7 @@ impl Server {
     /// Answers every verb but watch. A list answers with the List object, a delete with the object or a Status.
     pub fn handle(&mut self, now: Timestamp, request: &Request) -> Result<Value, Status> {
         self.warnings.clear();
+        self.created = false;
         self.applied = None;
         let info = self.registry.find(&request.resource).ok_or_else(Status::no_such_path)?.clone();
         if let Some(answer) = self.subresource(now, &info, request) {
@@ -104,6 +113,17 @@ impl Server {
     /// Whether admission gives a service account to each pod, as a real server does unless its plug-in is off; it is on.
     pub fn set_service_accounts(&mut self, on: bool) {
         self.service_accounts = on;
+    }
+
+    /// Whether `metadata.managedFields` tells who updated which fields, as in a real server. It is off: whoever does not
+    /// mix updates with server-side apply sees no difference, and needs half the memory. Applying is always told.
+    pub fn track_managers(&mut self, on: bool) {
+        self.tracks_managers = on;
+    }
+
+    /// Whether the last request made an object that was not there, as a replace and an apply may: HTTP 201.
+    pub fn created(&self) -> bool {
+        self.created
     }
 
     /// The warnings that the last request earned: HTTP 299 headers.

@@ -48,9 +48,12 @@ pub struct Options {
     /// Makes the sequence of this seed as small as one on which the servers still differ, and shows it.
     #[arg(long)]
     pub shrink: Option<u64>,
-    /// Writes what the real server said to this file.
+    /// Writes what the real server said to this file, for the sequences that together show most.
     #[arg(long)]
     pub record: Option<PathBuf>,
+    /// How many sequences are recorded.
+    #[arg(long, default_value_t = 60)]
+    pub keep: usize,
     /// Writes the fidelity table to this file (Markdown), and beside it as JSON.
     #[arg(long)]
     pub table: Option<PathBuf>,
@@ -65,6 +68,7 @@ impl Options {
             format!("--first={}", self.first),
             format!("--jobs={}", self.jobs),
             format!("--show={}", self.show),
+            format!("--keep={}", self.keep),
         ];
         all.extend(self.shrink.map(|seed| format!("--shrink={seed}")));
         let path =
@@ -166,7 +170,10 @@ async fn compare(api: OverHttp, options: &Options) -> anyhow::Result<End> {
             let different = differences(&sequence, &real, &fake);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.table.count(&sequence, &different);
-            for difference in different.into_iter().filter(|difference| known(difference).is_none()) {
+            let unknown: Vec<Difference> = different.into_iter().filter(|one| known(one).is_none()).collect();
+            // What comes after the first is mostly its consequence.
+            let first = unknown.first().map(|one| one.step);
+            for difference in unknown.into_iter().filter(|one| Some(one.step) == first) {
                 let kind = found.kinds.entry(signature(&difference));
                 kind.or_insert_with(|| Kind { count: 0, example: (seed, difference) }).count += 1;
             }
@@ -187,7 +194,7 @@ async fn compare(api: OverHttp, options: &Options) -> anyhow::Result<End> {
         Arc::into_inner(found).context("somebody still plays")?.into_inner().unwrap_or_else(PoisonError::into_inner);
     tell(&found, options, start.elapsed());
     if let Some(path) = &options.record {
-        let recordings: Vec<Recording> = found.recordings.into_values().collect();
+        let recordings = corpus::choose(found.recordings.into_values().collect(), options.keep);
         std::fs::write(path, corpus::write(&recordings)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -19,6 +19,7 @@ use crate::binaries::{self, Installed, catalogue};
 use crate::live::certificates::Authority;
 use crate::live::store::random_word;
 
+pub mod types;
 pub mod up;
 
 /// The etcd that keeps its objects.

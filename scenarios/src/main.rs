@@ -80,6 +80,16 @@ enum Command {
         #[arg(long)]
         logs: PathBuf,
     },
+    /// What `kubernetes types` starts.
+    #[command(hide = true)]
+    InsideTypes {
+        /// As there.
+        #[arg(long)]
+        output: PathBuf,
+        /// Where logs go.
+        #[arg(long)]
+        logs: PathBuf,
+    },
     /// What `conformance` starts.
     #[command(hide = true)]
     InsideConformance {
@@ -123,6 +133,12 @@ enum KubernetesCommand {
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
+    /// Writes the table of the built-in types that fake-k8s has, from what the real server publishes.
+    Types {
+        /// Which file.
+        #[arg(long, default_value = "fake-k8s/src/server/types/v1.34.json")]
+        output: PathBuf,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -146,6 +162,10 @@ fn main() -> ExitCode {
             kubernetes::programs(&|sentence| println!("{sentence}")).map(|_| ExitCode::SUCCESS)
         }
         Command::Kubernetes { what: KubernetesCommand::Up { listen } } => kubernetes_up(listen),
+        Command::Kubernetes { what: KubernetesCommand::Types { output } } => kubernetes_types(&output),
+        Command::InsideTypes { output, logs } => {
+            end_with_parent().and_then(|()| kubernetes::types::run(&output, &logs)).map(code_of)
+        }
         Command::Conformance { options } => conformance(&options),
         Command::InsideKubernetes { listen, logs } => {
             end_with_parent().and_then(|()| kubernetes::up::run(listen, &logs)).map(code_of)
@@ -281,6 +301,14 @@ fn kubernetes_up(listen: SocketAddr) -> anyhow::Result<ExitCode> {
     kubernetes::programs(&|sentence| println!("{sentence}"))?;
     lane::listen()?;
     let outcome = lane::kubernetes(listen)?;
+    print!("{}", outcome.said);
+    Ok(ExitCode::from(outcome.up_code()))
+}
+
+fn kubernetes_types(output: &Path) -> anyhow::Result<ExitCode> {
+    kubernetes::programs(&|sentence| println!("{sentence}"))?;
+    lane::listen()?;
+    let outcome = lane::kubernetes_types(output)?;
     print!("{}", outcome.said);
     Ok(ExitCode::from(outcome.up_code()))
 }

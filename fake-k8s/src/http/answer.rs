@@ -41,9 +41,8 @@ pub fn with_warnings(mut response: Response, warnings: &[String]) -> Response {
     response
 }
 
-pub fn code_of(request: &Request, value: &Value) -> u16 {
-    let created = request.verb == Verb::Create && value["status"] != "Failure";
-    if created { 201 } else { 200 }
+pub fn code_of(request: &Request, created: bool) -> u16 {
+    if created || request.verb == Verb::Create { 201 } else { 200 }
 }
 
 /// How the client wants objects to look.

@@ -17,6 +17,7 @@ pub struct Words {
     pub query: BTreeMap<String, String>,
     pub accept: String,
     pub content_type: String,
+    pub user_agent: String,
 }
 
 impl Words {
@@ -29,6 +30,7 @@ impl Words {
             query: query.into_iter().collect(),
             accept: text(header::ACCEPT),
             content_type: text(header::CONTENT_TYPE),
+            user_agent: text(header::USER_AGENT),
         }
     }
 
@@ -174,6 +176,7 @@ fn options(words: &Words) -> Result<Options, Status> {
         dry_run: words.get("dryRun") == Some("All"),
         field_validation,
         field_manager: text("fieldManager"),
+        user_agent: words.user_agent.clone(),
         force: words.is("force"),
         propagation,
         grace_period_seconds: words.number("gracePeriodSeconds")?,

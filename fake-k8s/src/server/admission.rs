@@ -5,12 +5,31 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::builtin::{self, services};
+use super::managed::{self, Manager};
 use super::resource::{ResourceInfo, StorageKey};
+use super::types::decode::{self, Mistake};
+use super::types::{Record, Types};
 use super::write::refuse_if;
 use super::{
-    FieldError, FieldErrorKind, FieldValidation, Options, Request, Server, Status, definitions, metadata, object,
-    schema,
+    FieldError, FieldErrorKind, FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, definitions,
+    metadata, object, schema,
 };
+
+/// The type of the objects of a built-in kind, as they are stored.
+pub(super) fn record(info: &ResourceInfo) -> Option<&'static Record> {
+    let types = Types::of_this_version();
+    match info.is("events.k8s.io", "events") {
+        true => types.kind("", "v1", "Event"),
+        false => types.kind(info.group(), &info.name.version, &info.kind),
+    }
+}
+
+/// Adds what a built-in kind shows in any case.
+fn complete(info: &ResourceInfo, object: &mut Value) {
+    if let Some(record) = record(info).filter(|_| !info.custom) {
+        decode::complete(record, object);
+    }
+}
 
 impl Server {
     /// Defaults and checks a new object.
@@ -23,7 +42,13 @@ impl Server {
     ) -> Result<(), Status> {
         self.prune(info, object, options)?;
         builtin::default_object(info, object);
+        complete(info, object);
+        match self.applied.take() {
+            Some(managers) => managers.write_to(object),
+            None => self.note_update(now, info, &apply::blank(info), object, options.manager(), None),
+        }
         builtin::begin(info, object, self.service_accounts);
+        complete(info, object);
         let mut errors = metadata::validate(info, object);
         errors.extend(check_schema(info, object, None));
         errors.extend(builtin::validate(info, object));
@@ -41,7 +66,25 @@ impl Server {
         refuse_if(info, object::name(object), &errors)
     }
 
-    /// Defaults and checks a changed object; the status split is done.
+    /// Reads a changed object as it was sent, and notes who changed what: what the endpoint does not change is put back later.
+    pub(super) fn read_changed(
+        &mut self,
+        now: Timestamp,
+        info: &ResourceInfo,
+        old: &Value,
+        new: &mut Value,
+        request: &Request,
+    ) -> Result<(), Status> {
+        self.prune(info, new, &request.options)?;
+        builtin::default_object(info, new);
+        complete(info, new);
+        if request.verb != Verb::Patch(PatchKind::Apply) {
+            self.note_update(now, info, old, new, request.options.manager(), request.subresource.as_deref());
+        }
+        Ok(())
+    }
+
+    /// Checks a changed object; the status split is done.
     pub(super) fn admit_changed(
         &mut self,
         now: Timestamp,
@@ -51,8 +94,6 @@ impl Server {
         request: &Request,
     ) -> Result<(), Status> {
         let status_only = request.subresource.is_some();
-        self.prune(info, new, &request.options)?;
-        builtin::default_object(info, new);
         builtin::carry_over(info, old, new);
         let mut errors = metadata::validate(info, new);
         errors.extend(metadata::validate_update(old, new));
@@ -75,11 +116,37 @@ impl Server {
         Ok(())
     }
 
-    /// Drops what the schema does not know, and says so as the request wants it said.
+    /// Tells who wrote what, where that is kept.
+    fn note_update(
+        &self,
+        now: Timestamp,
+        info: &ResourceInfo,
+        live: &Value,
+        new: &mut Value,
+        manager: &str,
+        subresource: Option<&str>,
+    ) {
+        if self.tracks_managers {
+            managed::update(info, live, new, &Manager::updating(info, manager, subresource), now);
+        }
+    }
+
+    /// Drops what the schema or the type does not know, and says so as the request wants it said.
     fn prune(&mut self, info: &ResourceInfo, object: &mut Value, options: &Options) -> Result<(), Status> {
-        let Some(schema) = &info.schema else { return Ok(()) };
-        let unknown: Vec<String> =
-            schema::prune(schema, object).iter().map(|path| format!("unknown field {path:?}")).collect();
+        let unknown = match (&info.schema, record(info)) {
+            (Some(schema), _) => schema::prune(schema, object),
+            (None, Some(record)) => {
+                let mut unknown = Vec::new();
+                let refused = |Mistake(why)| {
+                    let (kind, version) = (&info.kind, &info.name.version);
+                    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+                };
+                decode::read(record, object, &mut unknown).map_err(refused)?;
+                unknown
+            }
+            (None, None) => return Ok(()),
+        };
+        let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         match options.field_validation {
             FieldValidation::Strict if !unknown.is_empty() => {
                 return Err(Status::bad_request(format!(
@@ -92,7 +159,9 @@ impl Server {
             FieldValidation::Warn => self.warnings.extend(unknown),
             FieldValidation::Strict | FieldValidation::Ignore => {}
         }
-        schema::default(schema, object);
+        if let Some(schema) = &info.schema {
+            schema::default(schema, object);
+        }
         Ok(())
     }
 

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::read::scope;
 use super::resource::ResourceInfo;
+use super::types::Record;
 use super::write::decode;
-use super::{PatchKind, Reason, Request, Server, Status, object, strategic};
+use super::{PatchKind, Reason, Request, Server, Status, admission, object, strategic};
 
 impl Server {
     pub(super) fn patch(
@@ -31,7 +32,7 @@ impl Server {
             return Err(Status::not_found(info.group(), info.plural(), name));
         };
         let current = self.shown(info, &stored);
-        let patched = apply_plain(&current, patch, kind)?;
+        let patched = apply_plain(admission::record(info), &current, patch, kind)?;
         self.update_patched(now, info, &stored, &patched, request)
     }
 
@@ -53,12 +54,17 @@ impl Server {
 }
 
 /// The kinds of patch that need to know nothing but the object.
-pub(super) fn apply_plain(current: &Value, patch: &Value, kind: PatchKind) -> Result<Value, Status> {
+pub(super) fn apply_plain(
+    record: Option<&Record>,
+    current: &Value,
+    patch: &Value,
+    kind: PatchKind,
+) -> Result<Value, Status> {
     let mut target = current.clone();
     match kind {
         PatchKind::Json => return json_patch(current, patch),
         _ if !patch.is_object() => return Err(Status::bad_request("the patch is not an object")),
-        PatchKind::StrategicMerge => strategic::merge(&mut target, patch),
+        PatchKind::StrategicMerge => strategic::merge(record, &mut target, patch),
         PatchKind::Merge | PatchKind::Apply => json_patch::merge(&mut target, patch),
     }
     Ok(target)

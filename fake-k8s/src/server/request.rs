@@ -99,6 +99,8 @@ pub struct Options {
     pub field_validation: FieldValidation,
     /// `fieldManager`: who applies.
     pub field_manager: Option<String>,
+    /// What the client calls itself: who updates, where `fieldManager` does not say.
+    pub user_agent: String,
     /// `force`: take fields from other managers.
     pub force: bool,
     /// `propagationPolicy`.
@@ -111,6 +113,14 @@ pub struct Options {
     pub resource_version: Option<String>,
     /// `resourceVersionMatch=Exact`: exactly that version, not one at least as new.
     pub exact_version: bool,
+}
+
+impl Options {
+    /// Who it is that updates: `fieldManager`, or the client's name up to its version.
+    pub(crate) fn manager(&self) -> &str {
+        let own = self.user_agent.split('/').next().unwrap_or_default();
+        self.field_manager.as_deref().filter(|name| !name.is_empty()).unwrap_or(own)
+    }
 }
 
 /// One request.

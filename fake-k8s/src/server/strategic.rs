@@ -1,34 +1,25 @@
 //! Strategic merge patch: lists of the built-in kinds are merged by their keys.
 use serde_json::{Map, Value};
 
-/// The merge key of a list, by the name of its field; lists that are not here are replaced, as in a merge patch.
-fn merge_key(field: &str) -> Option<&'static str> {
-    Some(match field {
-        "containers" | "initContainers" | "ephemeralContainers" | "env" | "volumes" | "imagePullSecrets" => "name",
-        "volumeMounts" => "mountPath",
-        "volumeDevices" => "devicePath",
-        "conditions" => "type",
-        "ownerReferences" => "uid",
-        "addresses" => "type",
-        "hostAliases" | "podIPs" => "ip",
-        "topologySpreadConstraints" => "topologyKey",
-        "secrets" => "name",
-        _ => return None,
-    })
+use super::types::{Record, Type, Types};
+
+/// The record behind a field, and how its list is merged: by this key, or as a set where the key is empty.
+fn known<'a>(record: Option<&'a Record>, field: &str) -> (Option<&'a Record>, Option<&'a str>) {
+    fn of(kind: &Type) -> Option<&Record> {
+        match kind {
+            Type::Record { name, .. } => Some(Types::of_this_version().record(name)),
+            _ => None,
+        }
+    }
+    match record.and_then(|record| record.fields.get(field)) {
+        Some(Type::List { of: item, merge, .. }) => (of(item), merge.as_deref()),
+        Some(kind) => (of(kind), None),
+        None => (None, None),
+    }
 }
 
-/// Lists of plain values that are merged as sets.
-fn is_merged_set(field: &str) -> bool {
-    matches!(field, "finalizers")
-}
-
-/// A list of ports is merged by `containerPort` in a container, by `port` in a Service.
-fn port_key(patch: &[Value]) -> &'static str {
-    if patch.iter().any(|p| p.get("containerPort").is_some()) { "containerPort" } else { "port" }
-}
-
-/// Applies a strategic merge patch.
-pub(super) fn merge(target: &mut Value, patch: &Value) {
+/// Applies a strategic merge patch to what this record describes.
+pub(super) fn merge(record: Option<&Record>, target: &mut Value, patch: &Value) {
     let Some(changes) = patch.as_object() else {
         *target = patch.clone();
         return;
@@ -62,21 +53,23 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
         } else if name.starts_with('$') {
             // Order directives only say where merged items stand.
         } else {
-            merge_field(fields, name, change);
+            merge_field(record, fields, name, change);
         }
     }
 }
 
-fn merge_field(fields: &mut Map<String, Value>, name: &str, change: &Value) {
+fn merge_field(record: Option<&Record>, fields: &mut Map<String, Value>, name: &str, change: &Value) {
+    let (inner, key) = known(record, name);
     match change {
         Value::Null => drop(fields.remove(name)),
-        Value::Object(_) => merge(fields.entry(name).or_insert(Value::Null), change),
+        Value::Object(_) => merge(inner, fields.entry(name).or_insert(Value::Null), change),
         Value::Array(items) => {
-            let key = if name == "ports" { Some(port_key(items)) } else { merge_key(name) };
             let slot = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             match (key, slot.as_array_mut()) {
-                (Some(key), Some(list)) if items.iter().all(Value::is_object) => merge_list(list, items, key),
-                (None, Some(list)) if is_merged_set(name) => {
+                (Some(key), Some(list)) if !key.is_empty() && items.iter().all(Value::is_object) => {
+                    merge_list(inner, list, items, key);
+                }
+                (Some(""), Some(list)) => {
                     for item in items {
                         if !list.contains(item) {
                             list.push(item.clone());
@@ -90,7 +83,7 @@ fn merge_field(fields: &mut Map<String, Value>, name: &str, change: &Value) {
     }
 }
 
-fn merge_list(list: &mut Vec<Value>, items: &[Value], key: &str) {
+fn merge_list(record: Option<&Record>, list: &mut Vec<Value>, items: &[Value], key: &str) {
     if items.iter().any(|i| i["$patch"] == "replace") {
         *list = items.iter().filter(|i| i["$patch"].is_null()).cloned().collect();
         return;
@@ -101,10 +94,10 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], key: &str) {
         match (item["$patch"].as_str(), known) {
             (Some("delete"), Some(at)) => drop(list.remove(at)),
             (Some("delete"), None) => {}
-            (_, Some(at)) => merge(&mut list[at], item),
+            (_, Some(at)) => merge(record, &mut list[at], item),
             (_, None) => {
                 let mut new = Value::Null;
-                merge(&mut new, item);
+                merge(record, &mut new, item);
                 fresh.push(new);
             }
         }
@@ -119,12 +112,16 @@ mod tests {
 
     use super::*;
 
+    fn spec() -> Option<&'static Record> {
+        Some(Types::of_this_version().record("core.v1.PodSpec"))
+    }
+
     #[test]
     fn containers_are_merged_by_name_and_deleted_by_directive() {
         let mut pod =
             json!({"containers": [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]});
         let patch = json!({"containers": [{"name": "a", "image": "2", "env": [{"name": "Y", "value": "2"}]}, {"name": "b", "$patch": "delete"}]});
-        merge(&mut pod, &patch);
+        merge(spec(), &mut pod, &patch);
         assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
         assert_eq!(pod["containers"][0]["image"], "2");
         assert_eq!(pod["containers"][0]["env"].as_array().unwrap().len(), 2);
@@ -133,16 +130,25 @@ mod tests {
     #[test]
     fn finalizers_are_merged_as_a_set_and_removed_by_directive() {
         let mut meta = json!({"finalizers": ["a/b"], "labels": {"x": "1", "y": "2"}});
-        merge(&mut meta, &json!({"finalizers": ["c/d", "a/b"], "labels": {"x": null}}));
+        merge(
+            Some(Types::of_this_version().record("meta.v1.ObjectMeta")),
+            &mut meta,
+            &json!({"finalizers": ["c/d", "a/b"], "labels": {"x": null}}),
+        );
         assert_eq!(meta, json!({"finalizers": ["a/b", "c/d"], "labels": {"y": "2"}}));
-        merge(&mut meta, &json!({"$deleteFromPrimitiveList/finalizers": ["a/b"]}));
+        merge(
+            Some(Types::of_this_version().record("meta.v1.ObjectMeta")),
+            &mut meta,
+            &json!({"$deleteFromPrimitiveList/finalizers": ["a/b"]}),
+        );
         assert_eq!(meta["finalizers"], json!(["c/d"]));
     }
 
     #[test]
     fn other_lists_are_replaced() {
-        let mut spec = json!({"args": ["a", "b"]});
-        merge(&mut spec, &json!({"args": ["c"]}));
-        assert_eq!(spec, json!({"args": ["c"]}));
+        let container = Types::of_this_version().record("core.v1.Container");
+        let mut target = json!({"args": ["a", "b"]});
+        merge(Some(container), &mut target, &json!({"args": ["c"]}));
+        assert_eq!(target, json!({"args": ["c"]}));
     }
 }

@@ -42,7 +42,7 @@ impl Server {
             Verb::Replace => request.body.clone().unwrap_or(Value::Null),
             Verb::Patch(kind) => {
                 let patch = request.body.clone().unwrap_or(Value::Null);
-                super::patch::apply_plain(&shown, &patch, kind)?
+                super::patch::apply_plain(None, &shown, &patch, kind)?
             }
             _ => return Err(Status::method_not_allowed()),
         };

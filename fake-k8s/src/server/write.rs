@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::metadata::time_text;
 use super::read::scope;
 use super::resource::ResourceInfo;
-use super::{Options, Reason, Request, Server, Status, object};
+use super::{Options, Reason, Request, Server, Status, managed, object};
 
 /// How often a generated name that is taken is drawn again.
 const NAME_ATTEMPTS: usize = 8;
@@ -33,9 +33,6 @@ impl Server {
         meta.insert("uid".into(), Value::String(self.names.uid()));
         meta.insert("creationTimestamp".into(), Value::String(time_text(now)));
         meta.remove("generation");
-        if let Some(managers) = self.applied.take() {
-            meta.insert("managedFields".into(), managers);
-        }
         if info.generation {
             meta.insert("generation".into(), json!(1));
         }
@@ -44,6 +41,7 @@ impl Server {
         if self.store.get(&info.storage, &ns, &name).is_some() {
             return Err(Status::already_exists(info.group(), info.plural(), &name));
         }
+        self.created = true;
         if request.options.dry_run {
             return Ok(object);
         }
@@ -133,6 +131,7 @@ impl Server {
             Some("status") if info.status => true,
             Some(_) => return Err(Status::no_such_path()),
         };
+        self.read_changed(now, info, old, &mut new, request)?;
         split_status(info, old, &mut new, status_only);
         self.admit_changed(now, info, old, &mut new, request)?;
         self.commit_update(now, info, old, new, &request.options)
@@ -150,7 +149,7 @@ impl Server {
             let next = object::generation(old) + 1;
             object::meta_mut(&mut new).insert("generation".into(), json!(next));
         }
-        if new == **old {
+        if managed::same_but_for_times(old, &new) {
             return Ok(Value::clone(&self.shown(info, old)));
         }
         if options.dry_run {
@@ -220,17 +219,38 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     new["kind"] = old["kind"].clone();
 }
 
-/// The main endpoint does not touch status; the status endpoint touches nothing else.
+/// The main endpoint does not touch status; that of the status touches little else: metadata of built-in kinds, but for what
+/// their strategies keep.
 fn split_status(info: &ResourceInfo, old: &Value, new: &mut Value, status_only: bool) {
-    if status_only {
-        let status = new.get("status").cloned().unwrap_or(Value::Null);
-        *new = old.clone();
-        let fields = new.as_object_mut().expect("stored objects are objects");
-        object::set_or_remove(fields, "status", &status);
-    } else if info.status {
-        let status = old.get("status").cloned().unwrap_or(Value::Null);
-        let fields = new.as_object_mut().expect("decoded objects are objects");
-        object::set_or_remove(fields, "status", &status);
+    if !status_only {
+        if info.status {
+            keep(new, old, &["status"]);
+        }
+        return;
+    }
+    let status = new.get("status").cloned().unwrap_or(Value::Null);
+    let mut meta = new["metadata"].take();
+    *new = old.clone();
+    let fields = new.as_object_mut().expect("stored objects are objects");
+    object::set_or_remove(fields, "status", &status);
+    let kept: &[&str] = match (info.group(), info.plural()) {
+        ("", "pods") => &["ownerReferences"],
+        ("apps", "deployments") => &["labels"],
+        _ => &[],
+    };
+    if info.custom {
+        keep(&mut new["metadata"], &meta, &["managedFields"]);
+    } else {
+        keep(&mut meta, &old["metadata"], kept);
+        new["metadata"] = meta;
+    }
+}
+
+/// Puts fields of one object into another, or takes them away there.
+fn keep(target: &mut Value, source: &Value, fields: &[&str]) {
+    let Some(target) = target.as_object_mut() else { return };
+    for field in fields {
+        object::set_or_remove(target, field, &source[*field]);
     }
 }
 

@@ -114,6 +114,15 @@ pub fn kubernetes(listen: std::net::SocketAddr) -> anyhow::Result<Outcome> {
     supervise("kubernetes", &["inside-kubernetes".to_owned(), "--listen".to_owned(), listen.to_string()], true, None)
 }
 
+/// Runs `scenarios kubernetes types` in a process of its own, to its end.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn kubernetes_types(output: &Path) -> anyhow::Result<Outcome> {
+    let output = output.display().to_string();
+    supervise("types", &["inside-types".to_owned(), "--output".to_owned(), output], true, None)
+}
+
 /// Runs `scenarios conformance` in a process of its own, to its end.
 ///
 /// # Errors
