@@ -12,7 +12,7 @@ use axum::response::Response;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::server::{Reason, Server, Status};
+use crate::server::{Reason, ResourceInfo, ResourceName, Server, Status};
 
 pub mod access;
 mod answer;
@@ -27,7 +27,7 @@ mod watching;
 
 use access::Access;
 use logs::LogSource;
-use route::{Target, Words};
+use route::{Served, Target, Words};
 use tls::TlsListener;
 
 /// The largest body that is read: etcd's own limit of 1.5 MiB, doubled as Kubernetes does for its requests.
@@ -149,7 +149,8 @@ async fn handle(State(shared): State<Shared>, request: axum::extract::Request) -
 }
 
 fn answer_to(shared: &Shared, words: &Words, body: &[u8]) -> Result<Response, Status> {
-    match route::target(words)? {
+    match route::target(words, body, &|name, sub| served(&shared.lock(), name, sub))? {
+        Target::Nowhere => Ok(answer::nowhere()),
         Target::Health => Ok(answer::text("ok")),
         Target::Version => Ok(answer::json(200, &discovery::version())),
         Target::Discovery(path) => discovery::answer(shared, &path).map(|v| answer::json(200, &v)),
@@ -166,16 +167,30 @@ fn answer_to(shared: &Shared, words: &Words, body: &[u8]) -> Result<Response, St
         Target::Watch(request) => watching::answer(shared, words, &request),
         Target::Request(mut request) => {
             request.body = route::decode_body(words, body)?;
+            request.raw = body.to_vec();
             route::check_body(&request)?;
-            let (result, code, warnings, table) = shared.run(|now, server| {
-                let result = server.handle(now, &request);
-                let table = answer::shape(server, words, &request, &result, now);
-                (result, answer::code_of(&request, server.created()), server.warnings().to_vec(), table)
+            let (result, warnings, created) = shared.run(|now, server| {
+                let result = server.handle(now, &request).map(|v| answer::shape(server, words, &request, v, now));
+                (result, server.warnings().to_vec(), server.created())
             });
-            let value = result?;
-            Ok(answer::with_warnings(answer::json(code, &table.unwrap_or(value)), &warnings))
+            let response = match result {
+                Ok(value) => answer::json(answer::code_of(&request, created), &value),
+                Err(status) => answer::failure(&status),
+            };
+            Ok(answer::with_warnings(response, &warnings))
         }
     }
+}
+
+/// What there is of a resource, for the route to a request.
+fn served(server: &Server, name: &ResourceName, sub: Option<&str>) -> Result<Served, bool> {
+    let Some(info) = server.resource(&name.group, &name.version, &name.plural) else {
+        let near =
+            |info: &ResourceInfo| !info.custom && info.name.group == name.group && info.name.version == name.version;
+        return Err(server.resources().any(near));
+    };
+    let subresource = sub.is_none_or(|sub| info.has_subresource(sub));
+    Ok(Served { custom: info.custom, namespaced: info.namespaced, subresource })
 }
 
 /// A body that is streamed.

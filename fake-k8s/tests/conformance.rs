@@ -34,7 +34,14 @@ async fn every_recorded_answer_is_given() {
         let step = &recording.sequence.steps[first.step];
         said.push_str(&format!(
             "seed {}, step {}: {} {} ({}), at {}\n    recorded {}\n    now      {}\n",
-            recording.sequence.seed, first.step, step.method, step.path, first.does, first.place, first.real, first.fake
+            recording.sequence.seed,
+            first.step,
+            step.method,
+            step.path,
+            first.does,
+            first.place,
+            first.real,
+            first.fake
         ));
     }
     assert!(said.is_empty(), "another answer than the real server's, the first of each sequence:\n{said}");

@@ -19,6 +19,11 @@ pub fn text(body: &str) -> Response {
     respond(200, "text/plain; charset=utf-8", body.to_owned())
 }
 
+/// The last resort of Kubernetes: no Status.
+pub fn nowhere() -> Response {
+    respond(404, "text/plain; charset=utf-8", "404 page not found\n".into())
+}
+
 pub fn failure(status: &Status) -> Response {
     json(status.code, &status.to_value())
 }
@@ -69,21 +74,34 @@ pub fn shape_of(words: &Words) -> Shape {
     Shape::Whole
 }
 
-/// The answer in another shape, where the client asked for one and it is an object or a list.
-pub fn shape(
-    server: &Server,
-    words: &Words,
-    request: &Request,
-    result: &Result<Value, Status>,
-    now: Timestamp,
-) -> Option<Value> {
-    let value = result.as_ref().ok()?;
+/// The answer in the shape that the client asked for, where it is an object or a list.
+pub fn shape(server: &Server, words: &Words, request: &Request, mut value: Value, now: Timestamp) -> Value {
     let name = &request.resource;
-    let info = server.resource(&name.group, &name.version, &name.plural)?;
+    let Some(info) = server.resource(&name.group, &name.version, &name.plural) else { return value };
     if value["kind"] == "Status" || request.subresource.is_some() {
-        return None;
+        return value;
     }
-    reshape(info, value, shape_of(words), now)
+    if let Some(other) = reshape(info, &value, shape_of(words), now) {
+        return other;
+    }
+    if matches!(request.verb, Verb::List | Verb::DeleteCollection) {
+        as_list(info, &mut value);
+    }
+    value
+}
+
+/// In lists, objects of Kubernetes' own kinds do not say what they are; lists of others say that nothing follows.
+fn as_list(info: &ResourceInfo, list: &mut Value) {
+    if info.custom {
+        if list["metadata"]["continue"].is_null() {
+            list["metadata"]["continue"] = json!("");
+        }
+        return;
+    }
+    for item in list["items"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        item.remove("apiVersion");
+        item.remove("kind");
+    }
 }
 
 /// One object or list as `shape` has it; `None` where it is as it is.

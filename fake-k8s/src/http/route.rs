@@ -7,7 +7,8 @@ use http::{Method, header};
 use serde_json::Value;
 
 use crate::server::{
-    FieldValidation, Options, PatchKind, Propagation, Reason, Request, ResourceName, Status, Verb, WatchRequest,
+    FieldError, FieldValidation, Options, PatchKind, Propagation, Reason, Request, ResourceName, Status, Verb,
+    WatchRequest,
 };
 
 /// What a request says before its body.
@@ -55,12 +56,29 @@ pub enum Target {
     Discovery(Vec<String>),
     OpenApi(Vec<String>),
     AccessReview,
-    Logs { namespace: String, pod: String },
+    Logs {
+        namespace: String,
+        pod: String,
+    },
     Watch(Box<WatchRequest>),
     Request(Box<Request>),
+    /// Nobody knows of such a path, not even to say so in words.
+    Nowhere,
 }
 
-pub fn target(words: &Words) -> Result<Target, Status> {
+/// What there is at the path of a resource.
+#[derive(Debug, Clone, Copy)]
+pub struct Served {
+    pub custom: bool,
+    pub namespaced: bool,
+    /// The subresource that was asked for is there, or none was.
+    pub subresource: bool,
+}
+
+/// Looks up a resource and a subresource of it; without one, tells whether anything of Kubernetes itself is near.
+pub type Lookup<'a> = &'a dyn Fn(&ResourceName, Option<&str>) -> Result<Served, bool>;
+
+pub fn target(words: &Words, body: &[u8], lookup: Lookup<'_>) -> Result<Target, Status> {
     let parts: Vec<&str> = words.path.split('/').filter(|p| !p.is_empty()).collect();
     let owned = |parts: &[&str]| parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
     match parts.as_slice() {
@@ -73,13 +91,20 @@ pub fn target(words: &Words) -> Result<Target, Status> {
         ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"] if words.method == Method::POST => {
             Ok(Target::AccessReview)
         }
-        ["api", version, rest @ ..] => resource("", version, rest, words),
-        ["apis", group, version, rest @ ..] => resource(group, version, rest, words),
+        ["api", version, rest @ ..] => resource("", version, rest, words, body, lookup),
+        ["apis", group, version, rest @ ..] => resource(group, version, rest, words, body, lookup),
         _ => Err(Status::no_such_path()),
     }
 }
 
-fn resource(group: &str, version: &str, rest: &[&str], words: &Words) -> Result<Target, Status> {
+fn resource(
+    group: &str,
+    version: &str,
+    rest: &[&str],
+    words: &Words,
+    body: &[u8],
+    lookup: Lookup<'_>,
+) -> Result<Target, Status> {
     let (namespace, plural, name, sub) = match rest {
         ["namespaces", name, sub @ ("status" | "finalize")] => (None, "namespaces", Some(*name), Some(*sub)),
         ["namespaces", ns, plural] => (Some(*ns), *plural, None, None),
@@ -94,6 +119,24 @@ fn resource(group: &str, version: &str, rest: &[&str], words: &Words) -> Result<
     if let (Some(ns), "pods", Some(pod), Some("log")) = (namespace, plural, name, sub) {
         return Ok(Target::Logs { namespace: ns.to_owned(), pod: pod.to_owned() });
     }
+    let served = match lookup(&resource, sub) {
+        Ok(served) if served.namespaced || namespace.is_none() => served,
+        Ok(Served { custom: true, .. }) | Err(false) => return Ok(Target::Nowhere),
+        Ok(_) | Err(true) => return Err(Status::no_such_path()),
+    };
+    if served.namespaced && namespace.is_none() && (name.is_some() || words.method != Method::GET) {
+        return match (served.custom, name) {
+            (true, _) => Ok(Target::Nowhere),
+            (false, Some(_)) => Err(Status::no_such_path()),
+            (false, None) => Err(Status::method_not_allowed()),
+        };
+    }
+    if !served.subresource {
+        return Err(match served.custom {
+            true => Status::not_found(group, plural, name.unwrap_or_default()),
+            false => Status::no_such_path(),
+        });
+    }
     if words.method == Method::GET && words.is("watch") {
         return Ok(Target::Watch(Box::new(WatchRequest {
             resource,
@@ -106,16 +149,16 @@ fn resource(group: &str, version: &str, rest: &[&str], words: &Words) -> Result<
             send_initial_events: words.is("sendInitialEvents"),
         })));
     }
-    let verb = verb(words, name.is_some(), sub.is_some())?;
+    let verb = verb(words, name.is_some(), sub.is_some(), served.custom)?;
     let mut request = Request::new(verb, resource);
     request.namespace = namespace.map(str::to_owned);
     request.name = name.map(str::to_owned);
     request.subresource = sub.map(str::to_owned);
-    request.options = options(words)?;
+    request.options = options(words, verb, body)?;
     Ok(Target::Request(Box::new(request)))
 }
 
-fn verb(words: &Words, named: bool, sub: bool) -> Result<Verb, Status> {
+fn verb(words: &Words, named: bool, sub: bool, custom: bool) -> Result<Verb, Status> {
     Ok(match (words.method.as_str(), named) {
         ("GET", true) => Verb::Get,
         ("GET", false) => Verb::List,
@@ -124,18 +167,31 @@ fn verb(words: &Words, named: bool, sub: bool) -> Result<Verb, Status> {
         ("PUT", true) => Verb::Replace,
         ("DELETE", true) => Verb::Delete,
         ("DELETE", false) => Verb::DeleteCollection,
-        ("PATCH", true) => Verb::Patch(match media_type(&words.content_type) {
-            "application/json-patch+json" => PatchKind::Json,
-            "application/merge-patch+json" => PatchKind::Merge,
-            "application/strategic-merge-patch+json" => PatchKind::StrategicMerge,
-            "application/apply-patch+yaml" | "application/apply-patch+json" => PatchKind::Apply,
-            _ => {
-                return Err(unknown_format(
-                    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
-                ));
+        ("PATCH", _) if named || custom => {
+            let kind = patch_kind(&words.content_type, custom)?;
+            if !named {
+                return Err(Status::bad_request("name must be provided"));
             }
-        }),
+            Verb::Patch(kind)
+        }
+        ("PUT", false) if custom => return Err(Status::bad_request("name must be provided")),
         _ => return Err(Status::method_not_allowed()),
+    })
+}
+
+/// Custom resources have no strategy, and say themselves what they take.
+fn patch_kind(content_type: &str, custom: bool) -> Result<PatchKind, Status> {
+    Ok(match media_type(content_type) {
+        "application/json-patch+json" => PatchKind::Json,
+        "application/merge-patch+json" => PatchKind::Merge,
+        "application/strategic-merge-patch+json" if !custom => PatchKind::StrategicMerge,
+        "application/apply-patch+yaml" | "application/apply-patch+json" => PatchKind::Apply,
+        _ if custom => {
+            return Err(unknown_format(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
+        _ => return Err(Status::unsupported_media_type()),
     })
 }
 
@@ -149,23 +205,43 @@ fn unknown_format(accepted: &str) -> Status {
     Status::new(Reason::UnsupportedMediaType, message)
 }
 
-fn options(words: &Words) -> Result<Options, Status> {
-    let text = |name: &str| words.get(name).map(str::to_owned);
-    let propagation = match words.get("propagationPolicy") {
-        Some("Orphan") => Some(Propagation::Orphan),
-        Some("Background") => Some(Propagation::Background),
-        Some("Foreground") => Some(Propagation::Foreground),
-        Some(other) => return Err(Status::bad_request(format!("invalid propagationPolicy {other:?}"))),
-        None => words.is("orphanDependents").then_some(Propagation::Orphan),
+/// What is wrong with the parameters of a request, which are an object of their own to Kubernetes.
+fn invalid_options(verb: Verb, error: FieldError) -> Status {
+    let kind = match verb {
+        Verb::Create => "CreateOptions",
+        Verb::Replace => "UpdateOptions",
+        Verb::Patch(_) => "PatchOptions",
+        Verb::Delete | Verb::DeleteCollection => "DeleteOptions",
+        Verb::Get | Verb::List => "ListOptions",
     };
-    let field_validation = match words.get("fieldValidation") {
+    Status::invalid("meta.k8s.io", kind, "", &[error])
+}
+
+/// The parameters; of a delete, a body is in the place of those that are about it.
+fn options(words: &Words, verb: Verb, body: &[u8]) -> Result<Options, Status> {
+    let text = |name: &str| words.get(name).map(str::to_owned);
+    let deletes = matches!(verb, Verb::Delete | Verb::DeleteCollection);
+    let writes = deletes || matches!(verb, Verb::Create | Verb::Replace | Verb::Patch(_));
+    let here = !deletes || body.is_empty();
+    let propagation = match words.get("propagationPolicy").filter(|_| deletes && here) {
+        Some(policy) => Some(Propagation::parse(policy)?),
+        None => (here && words.is("orphanDependents")).then_some(Propagation::Orphan),
+    };
+    let field_validation = match words.get("fieldValidation").filter(|_| writes && !deletes) {
         None | Some("" | "Warn") => FieldValidation::Warn,
         Some("Strict") => FieldValidation::Strict,
         Some("Ignore") => FieldValidation::Ignore,
         Some(other) => {
-            return Err(Status::bad_request(format!(
-                "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-            )));
+            let supported = ["", "Ignore", "Strict", "Warn"].map(str::to_owned);
+            return Err(invalid_options(verb, FieldError::not_supported("fieldValidation", other, &supported)));
+        }
+    };
+    let dry_run = match words.get("dryRun").filter(|_| writes && here) {
+        None => false,
+        Some("All") => true,
+        Some(other) => {
+            let value = serde_json::json!([other]);
+            return Err(invalid_options(verb, FieldError::not_supported("dryRun", value, &["All".to_owned()])));
         }
     };
     Ok(Options {
@@ -173,20 +249,21 @@ fn options(words: &Words) -> Result<Options, Status> {
         field_selector: text("fieldSelector"),
         limit: words.number("limit")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
         continue_token: text("continue"),
-        dry_run: words.get("dryRun") == Some("All"),
+        dry_run,
         field_validation,
         field_manager: text("fieldManager"),
         user_agent: words.user_agent.clone(),
         force: words.is("force"),
         propagation,
-        grace_period_seconds: words.number("gracePeriodSeconds")?,
+        grace_period_seconds: if here { words.number("gracePeriodSeconds")? } else { None },
         preconditions: None,
         resource_version: text("resourceVersion"),
         exact_version: words.get("resourceVersionMatch") == Some("Exact"),
     })
 }
 
-/// The body as JSON, whether it was JSON or YAML; nothing for an empty one.
+/// The body as JSON, whether it was JSON or YAML; nothing for an empty one, and for what is no JSON: the server complains
+/// of it when it knows what it should have been.
 pub fn decode_body(words: &Words, body: &[u8]) -> Result<Option<Value>, Status> {
     if body.is_empty() {
         return Ok(None);
@@ -197,7 +274,7 @@ pub fn decode_body(words: &Words, body: &[u8]) -> Result<Option<Value>, Status> 
         | "application/json"
         | "application/json-patch+json"
         | "application/merge-patch+json"
-        | "application/strategic-merge-patch+json" => serde_json::from_slice(body).map(Some).map_err(|e| bad(&e)),
+        | "application/strategic-merge-patch+json" => Ok(serde_json::from_slice(body).ok()),
         "application/yaml" | "application/apply-patch+yaml" | "application/apply-patch+json" => {
             if let Ok(value) = serde_json::from_slice(body) {
                 return Ok(Some(value));
@@ -212,9 +289,10 @@ pub fn decode_body(words: &Words, body: &[u8]) -> Result<Option<Value>, Status> 
     }
 }
 
-/// A write without a body says so in words that lead somewhere.
+/// What asks for something beside an object says so when it has no body.
 pub fn check_body(request: &Request) -> Result<(), Status> {
-    let writes = matches!(request.verb, Verb::Create | Verb::Replace | Verb::Patch(_));
+    let writes =
+        request.verb == Verb::Patch(PatchKind::Apply) || request.verb == Verb::Create && request.subresource.is_some();
     if writes && request.body.is_none() {
         return Err(Status::bad_request("the request has no body"));
     }

@@ -5,14 +5,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::builtin::{self, services};
+use super::decode::{prune, undecodable};
 use super::managed::{self, Manager};
 use super::resource::{ResourceInfo, StorageKey};
-use super::types::decode::{self, Mistake};
+use super::types::decode;
 use super::types::{Record, Types};
 use super::write::refuse_if;
 use super::{
-    FieldError, FieldErrorKind, FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, definitions,
-    metadata, object, schema,
+    FieldError, FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, custom, definitions,
+    metadata, object, order,
 };
 
 /// The type of the objects of a built-in kind, as they are stored.
@@ -40,7 +41,6 @@ impl Server {
         object: &mut Value,
         options: &Options,
     ) -> Result<(), Status> {
-        self.prune(info, object, options)?;
         builtin::default_object(info, object);
         complete(info, object);
         match self.applied.take() {
@@ -49,11 +49,8 @@ impl Server {
         }
         builtin::begin(info, object, self.service_accounts);
         complete(info, object);
-        let mut errors = metadata::validate(info, object);
-        errors.extend(check_schema(info, object, None));
-        errors.extend(builtin::validate(info, object));
+        let mut errors = if info.custom { custom::check_new(info, object) } else { order::check_new(info, object) };
         if info.storage == definitions::storage() {
-            errors.extend(definitions::validate(object));
             definitions::complete(object, now);
             object::meta_mut(object).insert("finalizers".into(), json!([definitions::CLEANUP]));
         }
@@ -63,7 +60,11 @@ impl Server {
         if info.is("", "persistentvolumeclaims") {
             self.choose_class(object);
         }
-        refuse_if(info, object::name(object), &errors)
+        refuse_if(info, object::name(object), &errors)?;
+        if info.custom {
+            self.warnings.extend(metadata::finalizer_warnings(None, object));
+        }
+        Ok(())
     }
 
     /// Reads a changed object as it was sent, and notes who changed what: what the endpoint does not change is put back later.
@@ -75,7 +76,13 @@ impl Server {
         new: &mut Value,
         request: &Request,
     ) -> Result<(), Status> {
-        self.prune(info, new, &request.options)?;
+        if request.verb == Verb::Patch(PatchKind::Apply) {
+            // What was sent otherwise was pruned when it was decoded.
+            let unknown = prune(info, new).map_err(|why| undecodable(info, &why))?;
+            if request.options.field_validation == FieldValidation::Warn {
+                self.warnings.extend(unknown);
+            }
+        }
         builtin::default_object(info, new);
         complete(info, new);
         if request.verb != Verb::Patch(PatchKind::Apply) {
@@ -95,14 +102,13 @@ impl Server {
     ) -> Result<(), Status> {
         let status_only = request.subresource.is_some();
         builtin::carry_over(info, old, new);
-        let mut errors = metadata::validate(info, new);
-        errors.extend(metadata::validate_update(old, new));
-        errors.extend(check_schema(info, new, Some(old)));
+        let mut errors = if info.custom {
+            custom::check_changed(info, old, new, status_only)
+        } else {
+            order::check_changed(info, old, new, status_only)
+        };
         if !status_only {
-            errors.extend(builtin::validate(info, new));
-            errors.extend(builtin::validate_update(info, old, new));
             if info.storage == definitions::storage() {
-                errors.extend(definitions::validate(new));
                 definitions::complete(new, now);
             }
             if info.is("", "services") && services::wants_address(new) {
@@ -110,6 +116,9 @@ impl Server {
             }
         }
         refuse_if(info, object::name(old), &errors)?;
+        if info.custom && !status_only {
+            self.warnings.extend(metadata::finalizer_warnings(Some(old), new));
+        }
         if info.is("", "persistentvolumeclaims") && !status_only {
             self.check_expansion(old, new)?;
         }
@@ -129,40 +138,6 @@ impl Server {
         if self.tracks_managers {
             managed::update(info, live, new, &Manager::updating(info, manager, subresource), now);
         }
-    }
-
-    /// Drops what the schema or the type does not know, and says so as the request wants it said.
-    fn prune(&mut self, info: &ResourceInfo, object: &mut Value, options: &Options) -> Result<(), Status> {
-        let unknown = match (&info.schema, record(info)) {
-            (Some(schema), _) => schema::prune(schema, object),
-            (None, Some(record)) => {
-                let mut unknown = Vec::new();
-                let refused = |Mistake(why)| {
-                    let (kind, version) = (&info.kind, &info.name.version);
-                    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
-                };
-                decode::read(record, object, &mut unknown).map_err(refused)?;
-                unknown
-            }
-            (None, None) => return Ok(()),
-        };
-        let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        match options.field_validation {
-            FieldValidation::Strict if !unknown.is_empty() => {
-                return Err(Status::bad_request(format!(
-                    "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-                    info.name.version,
-                    unknown.join(", "),
-                    kind = info.kind
-                )));
-            }
-            FieldValidation::Warn => self.warnings.extend(unknown),
-            FieldValidation::Strict | FieldValidation::Ignore => {}
-        }
-        if let Some(schema) = &info.schema {
-            schema::default(schema, object);
-        }
-        Ok(())
     }
 
     fn allocate_address(&self, service: &mut Value, errors: &mut Vec<FieldError>) {
@@ -223,22 +198,4 @@ impl Server {
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
         Err(Status::forbidden("", "persistentvolumeclaims", object::name(old), why))
     }
-}
-
-/// The schema's verdict. CEL rules run only over what has the right shape.
-fn check_schema(info: &ResourceInfo, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let Some(schema) = &info.schema else { return Vec::new() };
-    let mut errors = Vec::new();
-    schema::validate(schema, new, old, "", &mut errors);
-    let blocks = |e: &FieldError| {
-        use FieldErrorKind::{Required, TooLong, TooMany, TypeInvalid};
-        matches!(e.kind, Required | TooLong | TooMany | TypeInvalid)
-    };
-    if !errors.iter().any(blocks) {
-        errors.extend(schema::rules::run(schema, new, old));
-    } else if schema.has_rules {
-        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        errors.push(FieldError::invalid("<nil>", Value::Null, detail));
-    }
-    errors
 }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::decode::syntax_fault;
 use super::metadata::time_text;
 use super::read::scope;
 use super::resource::ResourceInfo;
 use super::selector::Selector;
-use super::{Options, Propagation, Request, Server, Status, object};
+use super::{FieldError, Options, Propagation, Request, Server, Status, object};
 
-const FOREGROUND: &str = "foregroundDeletion";
-const ORPHAN: &str = "orphan";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const ORPHAN: &str = "orphan";
 
 impl Server {
     pub(super) fn delete(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
@@ -20,10 +21,11 @@ impl Server {
         }
         let namespace = scope(info, request)?.unwrap_or_default();
         let name = request.name.as_deref().unwrap_or_default();
+        let options = with_body(request)?;
+        self.warn_of_orphans(info, &options);
         let Some(stored) = self.store.get(&info.storage, namespace, name).cloned() else {
             return Err(Status::not_found(info.group(), info.plural(), name));
         };
-        let options = with_body(&request.options, request.body.as_ref())?;
         self.delete_stored(now, info, &stored, &options)
     }
 
@@ -34,16 +36,24 @@ impl Server {
         request: &Request,
     ) -> Result<Value, Status> {
         let namespace = if info.namespaced { request.namespace.as_deref() } else { None };
-        let options = with_body(&request.options, request.body.as_ref())?;
-        let selector = Selector::parse(info, options.label_selector.as_deref(), options.field_selector.as_deref())?;
+        let selection = &request.options;
+        let selector = Selector::parse(info, selection.label_selector.as_deref(), selection.field_selector.as_deref())?;
+        let options = with_body(request)?;
+        self.warn_of_orphans(info, &options);
         let chosen: Vec<Arc<Value>> =
             self.store.list(&info.storage, namespace).filter(|o| selector.matches(o)).cloned().collect();
+        let metadata = json!({"resourceVersion": self.store.version().to_string()});
         for object in &chosen {
             self.delete_stored(now, info, object, &options)?;
         }
         let items: Vec<Value> = chosen.iter().map(|o| Value::clone(&self.shown(info, o))).collect();
-        let metadata = json!({"resourceVersion": self.store.version().to_string()});
         Ok(json!({"apiVersion": info.api_version(), "kind": info.list_kind, "metadata": metadata, "items": items}))
+    }
+
+    fn warn_of_orphans(&mut self, info: &ResourceInfo, options: &Options) {
+        if info.is("batch", "jobs") && options.propagation.is_none() {
+            self.warnings.push("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into());
+        }
     }
 
     pub(super) fn delete_stored(
@@ -55,53 +65,73 @@ impl Server {
     ) -> Result<Value, Status> {
         check_preconditions(info, stored, options)?;
         let (namespace, name) = (object::namespace(stored), object::name(stored));
-        let grace = grace_seconds(info, stored, options);
+        let grace = match grace_of(info, stored, options) {
+            Grace::Pending => return Ok(answer(info, &self.shown(info, stored))),
+            Grace::None => None,
+            Grace::Seconds(seconds) => Some(seconds),
+        };
         let mut new = Value::clone(stored);
-        set_finalizers(&mut new, options.propagation);
-        let stays = grace > 0 || !object::finalizers(&new).is_empty() || holds_content(info, stored);
+        set_finalizers(info, &mut new, options.propagation);
+        let held = !object::finalizers(&new).is_empty() || holds_content(info, stored);
+        if let Some(seconds) = grace {
+            mark_graceful(&mut new, now, seconds);
+        } else if held {
+            mark(info, &mut new, now);
+        }
+        let stays = held || grace.is_some_and(|seconds| seconds > 0);
+        if options.dry_run {
+            return Ok(if stays || grace.is_some() { new } else { answer(info, &self.shown(info, stored)) });
+        }
+        // A pod that no kubelet runs is marked and deleted at once, as two changes.
+        let marked =
+            if (stays || grace.is_some()) && new != **stored { self.put(&info.storage, new) } else { stored.clone() };
         if !stays {
-            if options.dry_run {
-                return Ok(answer(info, stored));
-            }
             let gone = self.remove(now, &info.storage, namespace, name, None);
             return Ok(answer(info, &self.shown(info, &gone.expect("found just above"))));
         }
-        mark(info, stored, &mut new, now, grace);
-        if new == **stored || options.dry_run {
-            return Ok(Value::clone(&self.shown(info, stored)));
-        }
-        let stored = self.put(&info.storage, new);
         if info.storage == super::definitions::storage() {
-            let name = object::name(&stored).to_owned();
-            self.clean_definition(now, &name);
+            self.clean_definition(now, name);
         }
-        Ok(Value::clone(&self.shown(info, &stored)))
+        Ok(Value::clone(&self.shown(info, &marked)))
     }
 }
 
-/// Query parameters may come as a DeleteOptions body instead.
-fn with_body(options: &Options, body: Option<&Value>) -> Result<Options, Status> {
-    let mut options = options.clone();
-    let Some(body) = body.filter(|b| !b.is_null()) else { return Ok(options) };
+/// The parameters of a delete may come as a body instead.
+fn with_body(request: &Request) -> Result<Options, Status> {
+    let mut options = request.options.clone();
+    let Some(body) = request.body.as_ref().filter(|b| !b.is_null()) else {
+        if !request.raw.is_empty() && request.body.is_none() {
+            let fault = syntax_fault(&request.raw);
+            return Err(Status::unexpected(format!("couldn't get version/kind; json parse error: {fault}")));
+        }
+        return Ok(options);
+    };
     if let Some(seconds) = body["gracePeriodSeconds"].as_i64() {
         options.grace_period_seconds = Some(seconds);
     }
-    if let Some(policy) = body["propagationPolicy"].as_str() {
-        options.propagation = Some(match policy {
-            "Orphan" => Propagation::Orphan,
-            "Background" => Propagation::Background,
-            "Foreground" => Propagation::Foreground,
-            other => return Err(Status::bad_request(format!("invalid propagationPolicy {other:?}"))),
-        });
+    let policy = body["propagationPolicy"].as_str();
+    if let (Some(policy), Some(_)) = (policy, body["orphanDependents"].as_bool()) {
+        let detail = "orphanDependents and deletionPropagation cannot be both set";
+        let error = FieldError::invalid("propagationPolicy", policy, detail);
+        return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
     }
-    if body["orphanDependents"] == true {
-        options.propagation = Some(Propagation::Orphan);
+    if let Some(policy) = policy {
+        options.propagation = Some(Propagation::parse(policy)?);
     }
-    if body["dryRun"].as_array().is_some_and(|d| d.iter().any(|v| v == "All")) {
+    match body["orphanDependents"].as_bool() {
+        Some(true) => options.propagation = Some(Propagation::Orphan),
+        Some(false) => options.propagation = Some(Propagation::Background),
+        None => {}
+    }
+    if let Some(modes) = body["dryRun"].as_array().filter(|modes| !modes.is_empty()) {
+        if modes.iter().any(|mode| mode != "All") {
+            let error = FieldError::not_supported("dryRun", modes.clone(), &["All".to_owned()]);
+            return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        }
         options.dry_run = true;
     }
     for (field, is_uid) in [("uid", true), ("resourceVersion", false)] {
-        if let Some(text) = body["preconditions"][field].as_str().filter(|t| !t.is_empty()) {
+        if let Some(text) = body["preconditions"][field].as_str() {
             let conditions = options.preconditions.get_or_insert_default();
             let slot = if is_uid { &mut conditions.uid } else { &mut conditions.resource_version };
             *slot = Some(text.to_owned());
@@ -110,6 +140,7 @@ fn with_body(options: &Options, body: Option<&Value>) -> Result<Options, Status>
     Ok(options)
 }
 
+/// The errors name the kind where others name the resource.
 fn check_preconditions(info: &ResourceInfo, stored: &Value, options: &Options) -> Result<(), Status> {
     let Some(wanted) = &options.preconditions else { return Ok(()) };
     let name = object::name(stored);
@@ -118,36 +149,51 @@ fn check_preconditions(info: &ResourceInfo, stored: &Value, options: &Options) -
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             object::uid(stored)
         );
-        return Err(Status::conflict(info.group(), info.plural(), name, &why));
+        return Err(Status::conflict(info.group(), &info.kind, name, &why));
     }
     if let Some(version) = wanted.resource_version.as_deref().filter(|v| *v != object::version(stored)) {
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
             object::version(stored)
         );
-        return Err(Status::conflict(info.group(), info.plural(), name, &why));
+        return Err(Status::conflict(info.group(), &info.kind, name, &why));
     }
     Ok(())
 }
 
-/// Only pods have a grace period, and only those that a kubelet may be running.
-fn grace_seconds(info: &ResourceInfo, stored: &Value, options: &Options) -> i64 {
+/// How long a deletion takes.
+enum Grace {
+    /// It is no matter of time.
+    None,
+    /// So long, which may be no time at all.
+    Seconds(i64),
+    /// It is under way, and not made faster by this one.
+    Pending,
+}
+
+/// Only pods have a grace period, and only those that a kubelet may be running have time.
+fn grace_of(info: &ResourceInfo, stored: &Value, options: &Options) -> Grace {
     if !info.is("", "pods") {
-        return 0;
+        return Grace::None;
+    }
+    let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if object::is_deleting(stored) {
+        // A second delete may shorten the grace period, never lengthen it.
+        let left = stored["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        return match asked {
+            _ if left == 0 => Grace::None,
+            Some(seconds) if seconds < left => Grace::Seconds(seconds),
+            _ => Grace::Pending,
+        };
     }
     let finished = matches!(stored["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     let unscheduled = stored["spec"]["nodeName"].as_str().is_none_or(str::is_empty);
     if finished || unscheduled {
-        return 0;
+        return Grace::Seconds(0);
     }
-    let own = stored["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    let asked = options.grace_period_seconds.unwrap_or(own).max(0);
-    if !object::is_deleting(stored) {
-        return asked;
-    }
-    // A second delete may shorten the grace period, never lengthen it.
-    let left = stored["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(own);
-    if options.grace_period_seconds.is_some() { asked.min(left) } else { left }
+    let own = stored["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let seconds = asked.unwrap_or(own);
+    Grace::Seconds(if seconds < 0 { 1 } else { seconds })
 }
 
 /// A namespace goes only after what is in it.
@@ -155,37 +201,69 @@ fn holds_content(info: &ResourceInfo, stored: &Value) -> bool {
     info.is("", "namespaces") && stored["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty())
 }
 
-fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
-    let Some(policy) = propagation else { return };
-    let mut names: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
-    names.retain(|n| n != FOREGROUND && n != ORPHAN);
-    match policy {
-        Propagation::Background => {}
-        Propagation::Foreground => names.push(FOREGROUND.into()),
-        Propagation::Orphan => names.push(ORPHAN.into()),
-    }
-    let meta = object::meta_mut(object);
-    if names.is_empty() {
-        meta.remove("finalizers");
-    } else {
-        meta.insert("finalizers".into(), json!(names));
-    }
-}
-
-fn mark(info: &ResourceInfo, stored: &Value, new: &mut Value, now: Timestamp, grace: i64) {
-    let first = !object::is_deleting(stored);
-    let shorter = stored["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|left| grace < left);
-    if !first && !shorter {
+/// What is to become of dependents is written into the finalizers; without a word, what is there stays, and the pods of
+/// jobs are orphaned. Events have no dependents.
+fn set_finalizers(info: &ResourceInfo, object: &mut Value, propagation: Option<Propagation>) {
+    if info.kind == "Event" && !info.custom {
         return;
     }
-    let generation = object::generation(stored);
-    let meta = object::meta_mut(new);
-    let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
-    meta.insert("deletionTimestamp".into(), Value::String(time_text(at)));
-    meta.insert("deletionGracePeriodSeconds".into(), json!(grace));
-    if first && generation > 0 {
-        meta.insert("generation".into(), json!(generation + 1));
+    let names: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
+    let there = |name: &str| names.iter().any(|n| n == name);
+    let policy = match propagation {
+        Some(policy) => policy,
+        None if there(ORPHAN) || there(FOREGROUND) => return,
+        None if info.is("batch", "jobs") => Propagation::Orphan,
+        None => return,
+    };
+    let wanted = match policy {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Orphan => Some(ORPHAN),
+    };
+    let others = names.iter().map(String::as_str).filter(|n| *n != FOREGROUND && *n != ORPHAN);
+    let new: Vec<&str> = others.chain(wanted).collect();
+    // In whatever order they are.
+    if new.len() == names.len() && new.iter().all(|n| there(n)) {
+        return;
     }
+    let value = if new.is_empty() { Value::Null } else { json!(new) };
+    object::set_or_remove(object::meta_mut(object), "finalizers", &value);
+}
+
+/// A grace period begins, or becomes shorter.
+fn mark_graceful(new: &mut Value, now: Timestamp, seconds: i64) {
+    let generation = object::generation(new);
+    let meta = object::meta_mut(new);
+    let began = meta.get("deletionTimestamp").and_then(Value::as_str).and_then(|t| t.parse::<Timestamp>().ok());
+    let (at, seconds) = match began {
+        None => {
+            if generation > 0 {
+                meta.insert("generation".into(), json!(generation + 1));
+            }
+            (now + SignedDuration::from_secs(seconds), seconds)
+        }
+        Some(end) => {
+            let before = meta.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+            let at = end + SignedDuration::from_secs(seconds - before);
+            // What has passed already is not given back: it ends now, in one second for who asked for any.
+            if at < now { (now, seconds.min(1)) } else { (at, seconds) }
+        }
+    };
+    meta.insert("deletionTimestamp".into(), Value::String(time_text(at)));
+    meta.insert("deletionGracePeriodSeconds".into(), json!(seconds));
+}
+
+/// It waits for its finalizers.
+fn mark(info: &ResourceInfo, new: &mut Value, now: Timestamp) {
+    let (first, generation) = (!object::is_deleting(new), object::generation(new));
+    let meta = object::meta_mut(new);
+    if first {
+        if generation > 0 {
+            meta.insert("generation".into(), json!(generation + 1));
+        }
+        meta.insert("deletionTimestamp".into(), Value::String(time_text(now)));
+    }
+    meta.insert("deletionGracePeriodSeconds".into(), json!(0));
     if info.is("", "namespaces") {
         new["status"]["phase"] = json!("Terminating");
     }

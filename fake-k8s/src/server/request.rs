@@ -1,6 +1,8 @@
 //! What a caller asks: one value for every verb, with builders for those in the same process.
 use serde_json::Value;
 
+use super::{FieldError, Status};
+
 /// Group, version and plural of a resource, as in a URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceName {
@@ -73,6 +75,22 @@ pub enum Propagation {
     Foreground,
 }
 
+impl Propagation {
+    /// From its word; 422 where there is no such word.
+    pub(crate) fn parse(word: &str) -> Result<Self, Status> {
+        match word {
+            "Orphan" => Ok(Self::Orphan),
+            "Background" => Ok(Self::Background),
+            "Foreground" => Ok(Self::Foreground),
+            other => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"].map(str::to_owned);
+                let error = FieldError::not_supported("propagationPolicy", other, &supported);
+                Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[error]))
+            }
+        }
+    }
+}
+
 /// What must be true of an object when it is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preconditions {
@@ -138,6 +156,8 @@ pub struct Request {
     pub subresource: Option<String>,
     /// The object or the patch.
     pub body: Option<Value>,
+    /// The bytes that the body was read from, for complaints about it; those that are no JSON have no body.
+    pub raw: Vec<u8>,
     /// Everything else.
     pub options: Options,
 }
@@ -146,7 +166,7 @@ impl Request {
     /// A request with nothing but its verb.
     pub fn new(verb: Verb, resource: ResourceName) -> Self {
         let (namespace, name, subresource, body) = (None, None, None, None);
-        Self { verb, resource, namespace, name, subresource, body, options: Options::default() }
+        Self { verb, resource, namespace, name, subresource, body, raw: Vec::new(), options: Options::default() }
     }
 
     /// Reads one object; `namespace` is empty for what lives in none.

@@ -102,6 +102,30 @@ impl ResourceInfo {
         &self.name.plural
     }
 
+    /// Has it this subresource?
+    pub fn has_subresource(&self, name: &str) -> bool {
+        match name {
+            "status" => self.status,
+            "scale" => self.scale.is_some(),
+            other => self.subresources.iter().any(|known| known == other),
+        }
+    }
+
+    /// The key of an object in the store of Kubernetes, which some of its errors name; a trial run has another.
+    pub(crate) fn key_of(&self, namespace: &str, name: &str, dry_run: bool) -> String {
+        let place = match (self.group(), self.plural()) {
+            ("", "services") => "services/specs".to_owned(),
+            ("", "endpoints") => "services/endpoints".to_owned(),
+            ("", "nodes") => "minions".to_owned(),
+            ("events.k8s.io", _) => "events".to_owned(),
+            (group, plural) if self.custom || group == "apiextensions.k8s.io" => format!("{group}/{plural}"),
+            (_, plural) => plural.to_owned(),
+        };
+        let root = if dry_run { "" } else { "/registry" };
+        let home = if namespace.is_empty() { String::new() } else { format!("/{namespace}") };
+        format!("{root}/{place}{home}/{name}")
+    }
+
     pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
         self.name.group == group && self.name.plural == plural
     }

@@ -7,14 +7,20 @@ use serde_json::Value;
 
 use super::FieldError;
 
+mod formats;
+mod lists;
 mod prune;
 pub(crate) mod rules;
 mod validate;
 
+pub(crate) use lists::validate_lists;
 pub(crate) use prune::{default, prune};
 pub(crate) use validate::validate;
 
 use rules::Rule;
+
+/// The path of what is about the whole object.
+pub(crate) const ROOT: &str = "<nil>";
 
 /// What `additionalProperties` says.
 #[derive(Debug, Clone, Default)]

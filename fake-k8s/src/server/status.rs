@@ -92,6 +92,8 @@ pub struct Details {
     pub kind: String,
     pub uid: String,
     pub causes: Vec<Cause>,
+    /// Shown even when there is nothing in it: so the parts of a server do that know of no resource.
+    pub always: bool,
 }
 
 /// A failure of a request, as `metav1.Status` has it.
@@ -129,14 +131,41 @@ impl Status {
         Self::about(Reason::NotFound, group, plural, name, message)
     }
 
+    /// A failure of the layer before the resources, which has but one sentence for each code.
+    fn general(reason: Reason, message: impl Into<String>) -> Self {
+        let details = Details { always: true, ..Details::default() };
+        Self { details: Box::new(details), ..Self::new(reason, message) }
+    }
+
     /// 404 for a path that no resource serves.
     pub fn no_such_path() -> Self {
-        Self::new(Reason::NotFound, "the server could not find the requested resource")
+        Self::general(Reason::NotFound, "the server could not find the requested resource")
     }
 
     /// 405.
     pub fn method_not_allowed() -> Self {
-        Self::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+        Self::general(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+    }
+
+    /// 405 for a custom resource.
+    pub fn method_not_supported(group: &str, plural: &str, verb: &str) -> Self {
+        let message = format!("{verb} is not supported on resources of kind {:?}", qualified(plural, group));
+        Self::about(Reason::MethodNotAllowed, group, plural, "", message)
+    }
+
+    /// 415 for a path that takes a body of another kind only.
+    pub fn unsupported_media_type() -> Self {
+        Self::general(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
+    }
+
+    /// 422 for a patch that does not fit the object.
+    pub fn patch_does_not_apply() -> Self {
+        Self::general(Reason::Invalid, "the server rejected our request due to an error in our request")
+    }
+
+    /// 500 for what Kubernetes did not expect: without a reason.
+    pub fn unexpected(message: impl Into<String>) -> Self {
+        Self::new(Reason::Unknown, message)
     }
 
     /// 409 for a create.
@@ -168,9 +197,14 @@ impl Status {
         Self::new(Reason::Expired, format!("too old resource version: {asked} ({oldest})"))
     }
 
-    /// 422 with every field that is wrong.
+    /// 422 with every field that is wrong; the message says the same thing once, the causes as often as it was found.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut sentences: Vec<String> = Vec::new();
+        for sentence in errors.iter().map(ToString::to_string) {
+            if !sentences.contains(&sentence) {
+                sentences.push(sentence);
+            }
+        }
         let what = match sentences.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -213,10 +247,13 @@ impl Status {
     pub fn to_value(&self) -> Value {
         let mut value = json!({
             "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason.as_str(), "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if self.reason != Reason::Unknown {
+            value["reason"] = json!(self.reason.as_str());
+        }
         let details = details_value(&self.details);
-        if details.as_object().is_some_and(|d| !d.is_empty()) {
+        if self.details.always || details.as_object().is_some_and(|d| !d.is_empty()) {
             value["details"] = details;
         }
         value
@@ -233,7 +270,13 @@ fn details_value(details: &Details) -> Value {
         }
     }
     if !details.causes.is_empty() {
-        let cause = |c: &Cause| json!({"reason": c.reason, "message": c.message, "field": c.field});
+        let cause = |c: &Cause| -> Value {
+            let all = [("reason", &c.reason), ("message", &c.message), ("field", &c.field)];
+            all.into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(key, text)| (key.to_owned(), json!(text)))
+                .collect()
+        };
         out.insert("causes".into(), details.causes.iter().map(cause).collect());
     }
     Value::Object(out)
@@ -348,11 +391,7 @@ impl FieldError {
             self.kind,
             FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::TooMany
         );
-        let head = match &self.value {
-            Value::Null if shows_value => format!("{text}: \"null\""),
-            value if shows_value => format!("{text}: {value}"),
-            _ => text.to_owned(),
-        };
+        let head = if shows_value { format!("{text}: {}", self.value) } else { text.to_owned() };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
     }
 }

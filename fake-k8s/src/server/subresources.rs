@@ -14,6 +14,9 @@ impl Server {
         request: &Request,
     ) -> Option<Result<Value, Status>> {
         let sub = request.subresource.as_deref()?;
+        if !info.has_subresource(sub) {
+            return Some(Err(Status::no_such_path()));
+        }
         Some(match (sub, request.verb) {
             ("status", _) => return None,
             ("scale", verb) => match &info.scale {
@@ -40,10 +43,7 @@ impl Server {
         let wanted = match verb {
             Verb::Get => return Ok(shown),
             Verb::Replace => request.body.clone().unwrap_or(Value::Null),
-            Verb::Patch(kind) => {
-                let patch = request.body.clone().unwrap_or(Value::Null);
-                super::patch::apply_plain(None, &shown, &patch, kind)?
-            }
+            Verb::Patch(kind) => self.apply_plain(None, &shown, request, kind)?,
             _ => return Err(Status::method_not_allowed()),
         };
         let Some(replicas) = wanted["spec"].get("replicas").map_or(Some(0), Value::as_i64) else {

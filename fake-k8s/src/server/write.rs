@@ -4,10 +4,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(super) use super::decode::decode;
 use super::metadata::time_text;
 use super::read::scope;
 use super::resource::ResourceInfo;
-use super::{Options, Reason, Request, Server, Status, managed, object};
+use super::{Options, PatchKind, Request, Server, Status, Verb, managed, object};
 
 /// How often a generated name that is taken is drawn again.
 const NAME_ATTEMPTS: usize = 8;
@@ -17,32 +18,48 @@ impl Server {
         if request.subresource.is_some() {
             return Err(Status::method_not_allowed());
         }
-        let mut object = decode(info, request.body.as_ref())?;
+        let object = self.decoded(info, request)?;
+        self.create_decoded(now, info, request, object)
+    }
+
+    fn create_decoded(
+        &mut self,
+        now: Timestamp,
+        info: &ResourceInfo,
+        request: &Request,
+        mut object: Value,
+    ) -> Result<Value, Status> {
         let namespace = place(info, request, &mut object)?;
         self.check_namespace(info, namespace.as_deref(), object::name(&object))?;
-        if !object::version(&object).is_empty() {
-            let message = "resourceVersion should not be set on objects to be created";
-            return Err(Status::new(Reason::InternalError, message));
-        }
         self.name_new(info, namespace.as_deref().unwrap_or_default(), &mut object)?;
         let meta = object::meta_mut(&mut object);
-        for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"]
-        {
+        let version = meta.remove("resourceVersion");
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
             meta.remove(field);
         }
         meta.insert("uid".into(), Value::String(self.names.uid()));
         meta.insert("creationTimestamp".into(), Value::String(time_text(now)));
-        meta.remove("generation");
         if info.generation {
             meta.insert("generation".into(), json!(1));
         }
         self.admit_new(now, info, &mut object, &request.options)?;
+        let versioned = version.as_ref().and_then(Value::as_str).is_some_and(|v| !is_no_version(v));
+        if versioned && !request.options.dry_run {
+            return Err(Status::unexpected("resourceVersion should not be set on objects to be created"));
+        }
         let (ns, name) = (namespace.unwrap_or_default(), object::name(&object).to_owned());
-        if self.store.get(&info.storage, &ns, &name).is_some() {
-            return Err(Status::already_exists(info.group(), info.plural(), &name));
+        if let Some(there) = self.store.get(&info.storage, &ns, &name) {
+            let mut status = Status::already_exists(info.group(), info.plural(), &name);
+            if object::is_deleting(there) {
+                status.message = format!("object is being deleted: {}", status.message);
+            }
+            return Err(status);
         }
         self.created = true;
         if request.options.dry_run {
+            if let Some(version) = version {
+                object::meta_mut(&mut object).insert("resourceVersion".into(), version);
+            }
             return Ok(object);
         }
         let stored = self.put(&info.storage, object);
@@ -86,32 +103,20 @@ impl Server {
     }
 
     pub(super) fn replace(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
-        let mut object = decode(info, request.body.as_ref())?;
+        let mut object = self.decoded(info, request)?;
         place(info, request, &mut object)?;
+        check_name(request, &object)?;
         let asked = request.name.as_deref().unwrap_or_default();
-        if object::name(&object).is_empty() {
-            object::meta_mut(&mut object).insert("name".into(), Value::String(asked.to_owned()));
-        }
-        if object::name(&object) != asked {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({asked})",
-                object::name(&object)
-            )));
-        }
         let namespace = scope(info, request)?.unwrap_or_default();
         let Some(old) = self.store.get(&info.storage, namespace, asked).cloned() else {
-            if info.create_on_update && request.subresource.is_none() && object::uid(&object).is_empty() {
-                object::meta_mut(&mut object).remove("resourceVersion");
-                let fresh = Request { name: None, body: Some(object), ..request.clone() };
-                return self.create(now, info, &fresh);
+            if !info.create_on_update || request.subresource.is_some() {
+                return Err(Status::not_found(info.group(), info.plural(), asked));
             }
-            return Err(Status::not_found(info.group(), info.plural(), asked));
+            check_uid(info, namespace, asked, &object, "", request)?;
+            object::meta_mut(&mut object).remove("resourceVersion");
+            let fresh = Request { name: None, ..request.clone() };
+            return self.create_decoded(now, info, &fresh, object);
         };
-        if object::version(&object).is_empty() && !info.unconditional_update {
-            let detail = "must be specified for an update";
-            let error = super::FieldError::invalid("metadata.resourceVersion", 0, detail);
-            return Err(Status::invalid(info.group(), &info.kind, asked, &[error]));
-        }
         self.update(now, info, &old, object, request)
     }
 
@@ -124,7 +129,7 @@ impl Server {
         mut new: Value,
         request: &Request,
     ) -> Result<Value, Status> {
-        check_preconditions(info, old, &new)?;
+        check_preconditions(info, old, &new, request)?;
         keep_system_fields(old, &mut new);
         let status_only = match request.subresource.as_deref() {
             None => false,
@@ -149,18 +154,20 @@ impl Server {
             let next = object::generation(old) + 1;
             object::meta_mut(&mut new).insert("generation".into(), json!(next));
         }
+        let (namespace, name) = (object::namespace(old).to_owned(), object::name(old).to_owned());
+        if object::is_deleting(old) && object::finalizers(&new).is_empty() && no_grace_left(old) {
+            // The last finalizer is gone: this update is the deletion. Who wrote it sees what was written, who watches the
+            // object as it was.
+            if !options.dry_run {
+                self.remove(now, &info.storage, &namespace, &name, None);
+            }
+            return Ok(Value::clone(&self.shown(info, &Arc::new(new))));
+        }
         if managed::same_but_for_times(old, &new) {
             return Ok(Value::clone(&self.shown(info, old)));
         }
         if options.dry_run {
             return Ok(new);
-        }
-        let (namespace, name) = (object::namespace(old).to_owned(), object::name(old).to_owned());
-        if object::is_deleting(&new) && object::finalizers(&new).is_empty() && no_grace_left(&new) {
-            // The last finalizer is gone: this update is the deletion.
-            let gone = self.remove(now, &info.storage, &namespace, &name, Some(new));
-            let gone = gone.expect("the object that is updated is stored");
-            return Ok(Value::clone(&self.shown(info, &gone)));
         }
         let stored = self.put(&info.storage, new);
         Ok(Value::clone(&self.shown(info, &stored)))
@@ -172,15 +179,66 @@ fn no_grace_left(object: &Value) -> bool {
     object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
 }
 
-fn check_preconditions(info: &ResourceInfo, old: &Value, new: &Value) -> Result<(), Status> {
+/// Kubernetes reads a version of 0 as none.
+fn is_no_version(version: &str) -> bool {
+    version.is_empty() || version.bytes().all(|digit| digit == b'0')
+}
+
+/// An object that is written says the name that the URL says.
+pub(super) fn check_name(request: &Request, object: &Value) -> Result<(), Status> {
+    let (name, asked) = (object::name(object), request.name.as_deref().unwrap_or_default());
+    let why = if name.is_empty() {
+        format!("the name of the object ({asked} based on URL) was undeterminable: name must be provided")
+    } else if name != asked {
+        format!("the name of the object ({name}) does not match the name on the URL ({asked})")
+    } else {
+        let (inside, around) = (object::namespace(object), request.namespace.as_deref().unwrap_or_default());
+        if inside.is_empty() || around.is_empty() || inside == around {
+            return Ok(());
+        }
+        format!("the namespace of the object ({inside}) does not match the namespace on the request ({around})")
+    };
+    Err(Status::bad_request(why))
+}
+
+/// Whoever says which object is meant means no other one: a replace names its uid. `actual` is empty where there is none.
+fn check_uid(
+    info: &ResourceInfo,
+    namespace: &str,
+    name: &str,
+    new: &Value,
+    actual: &str,
+    request: &Request,
+) -> Result<(), Status> {
+    let wanted = object::uid(new);
+    if wanted.is_empty() || wanted == actual {
+        return Ok(());
+    }
+    let key = info.key_of(namespace, name, request.options.dry_run);
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
+    );
+    Err(Status::conflict(info.group(), info.plural(), name, &why))
+}
+
+/// Is the write for this object, and for this version of it?
+fn check_preconditions(info: &ResourceInfo, old: &Value, new: &Value, request: &Request) -> Result<(), Status> {
     let name = object::name(old);
-    let (wanted, actual) = (object::uid(new), object::uid(old));
-    if !wanted.is_empty() && wanted != actual {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}");
-        return Err(Status::conflict(info.group(), info.plural(), name, &why));
+    // What a patch made has no precondition: a uid that it changed is a change that is not allowed.
+    if request.verb == Verb::Replace {
+        check_uid(info, object::namespace(old), name, new, object::uid(old), request)?;
     }
     let wanted = object::version(new);
-    if !wanted.is_empty() && wanted != object::version(old) {
+    if is_no_version(wanted) {
+        // What was applied is laid over the newest version.
+        if info.unconditional_update || request.verb == Verb::Patch(PatchKind::Apply) {
+            return Ok(());
+        }
+        let detail = "must be specified for an update";
+        let error = super::FieldError::invalid("metadata.resourceVersion", 0, detail);
+        return Err(Status::invalid(info.group(), info.plural(), name, &[error]));
+    }
+    if wanted != object::version(old) {
         return Err(Status::modified(info.group(), info.plural(), name));
     }
     Ok(())
@@ -188,69 +246,54 @@ fn check_preconditions(info: &ResourceInfo, old: &Value, new: &Value) -> Result<
 
 /// What only the server sets is kept, whatever the writer sent.
 fn keep_system_fields(old: &Value, new: &mut Value) {
+    let before = &old["metadata"];
     let meta = object::meta_mut(new);
-    for field in [
-        "uid",
-        "resourceVersion",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "namespace",
-        "name",
-        "generateName",
-    ] {
-        object::set_or_remove(meta, field, &old["metadata"][field]);
+    for field in ["resourceVersion", "generation", "selfLink"] {
+        object::set_or_remove(meta, field, &before[field]);
     }
-    for field in ["creationTimestamp", "managedFields"] {
-        if meta.get(field).is_none_or(Value::is_null) {
-            object::set_or_remove(meta, field, &old["metadata"][field]);
+    for field in ["creationTimestamp", "deletionTimestamp"] {
+        if !before[field].is_null() {
+            meta.insert(field.into(), before[field].clone());
         }
     }
-    for empty in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        let is_empty = |v: &Value| {
-            v.is_null() || v.as_object().is_some_and(|m| m.is_empty()) || v.as_array().is_some_and(Vec::is_empty)
-        };
-        if meta.get(empty).is_some_and(is_empty) {
-            meta.remove(empty);
+    for field in ["uid", "deletionGracePeriodSeconds", "managedFields", "namespace"] {
+        if meta.get(field).is_none_or(Value::is_null) {
+            object::set_or_remove(meta, field, &before[field]);
         }
     }
     new["apiVersion"] = old["apiVersion"].clone();
     new["kind"] = old["kind"].clone();
 }
 
-/// The main endpoint does not touch status; that of the status touches little else: metadata of built-in kinds, but for what
-/// their strategies keep.
+/// The main endpoint does not touch status; the status endpoint touches it, and of Kubernetes' own kinds the metadata.
 fn split_status(info: &ResourceInfo, old: &Value, new: &mut Value, status_only: bool) {
-    if !status_only {
-        if info.status {
-            keep(new, old, &["status"]);
+    if status_only && (info.custom || info.storage == super::definitions::storage()) {
+        let status = new.get("status").cloned().unwrap_or(Value::Null);
+        let managers = new["metadata"]["managedFields"].clone();
+        *new = old.clone();
+        object::set_or_remove(object::meta_mut(new), "managedFields", &managers);
+        let fields = new.as_object_mut().expect("stored objects are objects");
+        object::set_or_remove(fields, "status", &status);
+    } else if status_only {
+        for field in old.as_object().into_iter().flatten().map(|(field, _)| field) {
+            if !matches!(field.as_str(), "metadata" | "status") {
+                new[field] = old[field].clone();
+            }
         }
-        return;
-    }
-    let status = new.get("status").cloned().unwrap_or(Value::Null);
-    let mut meta = new["metadata"].take();
-    *new = old.clone();
-    let fields = new.as_object_mut().expect("stored objects are objects");
-    object::set_or_remove(fields, "status", &status);
-    let kept: &[&str] = match (info.group(), info.plural()) {
-        ("", "pods") => &["ownerReferences"],
-        ("apps", "deployments") => &["labels"],
-        _ => &[],
-    };
-    if info.custom {
-        keep(&mut new["metadata"], &meta, &["managedFields"]);
-    } else {
-        keep(&mut meta, &old["metadata"], kept);
-        new["metadata"] = meta;
-    }
-}
-
-/// Puts fields of one object into another, or takes them away there.
-fn keep(target: &mut Value, source: &Value, fields: &[&str]) {
-    let Some(target) = target.as_object_mut() else { return };
-    for field in fields {
-        object::set_or_remove(target, field, &source[*field]);
+        let fields = new.as_object_mut().expect("decoded objects are objects");
+        fields.retain(|field, _| matches!(field.as_str(), "metadata" | "status") || old.get(field).is_some());
+        let kept: &[&str] = match info.plural() {
+            "pods" => &["ownerReferences"],
+            "deployments" => &["labels"],
+            _ => &[],
+        };
+        for field in kept {
+            object::set_or_remove(object::meta_mut(new), field, &old["metadata"][*field]);
+        }
+    } else if info.status {
+        let status = old.get("status").cloned().unwrap_or(Value::Null);
+        let fields = new.as_object_mut().expect("decoded objects are objects");
+        object::set_or_remove(fields, "status", &status);
     }
 }
 
@@ -268,58 +311,6 @@ fn is_new_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
 
 pub(super) fn refuse_if(info: &ResourceInfo, name: &str, errors: &[super::FieldError]) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid(info.group(), &info.kind, name, errors)) }
-}
-
-/// The body as an object of the resource's kind. Built-in kinds may leave kind and apiVersion out, custom ones may not.
-pub(super) fn decode(info: &ResourceInfo, body: Option<&Value>) -> Result<Value, Status> {
-    let Some(body) = body.filter(|b| b.is_object()) else {
-        return Err(Status::bad_request("the request body is not an object"));
-    };
-    let mut object = body.clone();
-    let wanted = info.api_version();
-    for (field, title, expected) in [("kind", "Kind", info.kind.as_str()), ("apiVersion", "apiVersion", &wanted)] {
-        match object[field].as_str().filter(|v| !v.is_empty()) {
-            Some(found) if found == expected => {}
-            Some(found) => {
-                return Err(Status::bad_request(format!(
-                    "{} in version {:?} cannot be handled as a {}: the {field} of the data ({found}) does not match the expected one ({expected})",
-                    object["kind"].as_str().unwrap_or(""),
-                    object["apiVersion"].as_str().unwrap_or(""),
-                    info.kind
-                )));
-            }
-            None if info.custom => return Err(Status::bad_request(format!("Object '{title}' is missing in '{body}'"))),
-            None => object[field] = Value::String(expected.to_owned()),
-        }
-    }
-    if object.get("metadata").is_some_and(|m| !m.is_object() && !m.is_null()) {
-        return Err(Status::bad_request(format!(
-            "{} in version {wanted:?} cannot be handled as a {}: metadata is not an object",
-            info.kind, info.kind
-        )));
-    }
-    object::meta_mut(&mut object);
-    if info.custom {
-        drop_nulls(&mut object["metadata"]);
-    } else if info.storage != super::definitions::storage() {
-        drop_nulls(&mut object);
-    }
-    if info.is("events.k8s.io", "events") {
-        super::events::to_core(&mut object);
-    }
-    Ok(object)
-}
-
-/// In what has a type in Kubernetes' own code, a null is the same as nothing.
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, v| !v.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
 }
 
 /// Gives the object the namespace of the request; refuses one that differs.

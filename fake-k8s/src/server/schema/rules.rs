@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use cel::{Context, Env, Program, extensions};
 use serde_json::Value;
 
-use super::{Additional, Schema, join};
+use super::{Additional, ROOT, Schema, join};
 use crate::server::{FieldError, FieldErrorKind};
 
 /// The standard library and the string, list and math functions that Kubernetes has too.
@@ -100,12 +100,12 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
     match new {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let child = match (schema.properties.get(name), &schema.additional) {
-                    (Some(child), _) => child,
-                    (None, Additional::Of(child)) => child,
+                let (child, at) = match (schema.properties.get(name), &schema.additional) {
+                    (Some(child), _) => (child, join(path, name)),
+                    (None, Additional::Of(child)) => (&**child, format!("{path}[{name}]")),
                     (None, _) => continue,
                 };
-                visit(child, value, old.and_then(|o| o.get(name)), &join(path, name), false, errors);
+                visit(child, value, old.and_then(|o| o.get(name)), &at, false, errors);
             }
         }
         Value::Array(items) => {
@@ -121,7 +121,7 @@ fn visit(schema: &Schema, new: &Value, old: Option<&Value>, path: &str, root: bo
 
 fn check(rule: &Rule, schema: &Schema, context: &Context<'_, '_>, path: &str) -> Option<FieldError> {
     let at = if rule.field_path.is_empty() { path.to_owned() } else { join(path, &rule.field_path) };
-    let at = if at.is_empty() { "<nil>".to_owned() } else { at };
+    let at = if at.is_empty() { ROOT.to_owned() } else { at };
     let shown = Value::String(if schema.kind.is_empty() { "object".into() } else { schema.kind.clone() });
     match rule.program.execute(context) {
         Ok(cel::Value::Bool(true)) => None,

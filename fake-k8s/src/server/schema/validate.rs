@@ -1,9 +1,8 @@
-//! Validation against a schema, with the sentences of Kubernetes.
-use std::collections::BTreeSet;
-
+//! Validation against a schema: what is looked at, in which order, and the sentences are those of Kubernetes.
 use serde_json::{Value, json};
 
-use super::{Additional, ListType, Schema, join};
+use super::formats::has_format;
+use super::{Additional, ROOT, Schema, join};
 use crate::server::{FieldError, FieldErrorKind};
 
 /// Everything that is wrong with `value`, which sits at `path`. What did not change since `old` is let be, as Kubernetes
@@ -12,211 +11,223 @@ pub(crate) fn validate(schema: &Schema, value: &Value, old: Option<&Value>, path
     if old == Some(value) {
         return;
     }
-    if value.is_null() {
-        if !schema.nullable && (!schema.kind.is_empty() || schema.int_or_string) {
-            wrong_type(expected(schema), value, path, errors);
-        }
-        return;
+    if let Some((expected, found)) = type_fault(schema, value) {
+        let detail = format!("{path} in body must be of type {expected}: {found:?}");
+        errors.push(FieldError::of(FieldErrorKind::TypeInvalid, place(path), json!(found), detail));
     }
-    if !has_type(schema, value) {
-        wrong_type(expected(schema), value, path, errors);
-        return;
-    }
-    if let Some(choices) = &schema.choices
-        && !choices.contains(value)
-    {
-        let plain = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-        let all: Vec<String> = choices.iter().map(plain).collect();
-        errors.push(FieldError::not_supported(path, value.clone(), &all));
+    if !value.is_null() {
+        validate_junctors(schema, value, old, path, errors);
     }
     match value {
         Value::String(text) => validate_text(schema, text, path, errors),
         Value::Number(_) => validate_number(schema, value, path, errors),
         Value::Array(items) => validate_list(schema, items, old, path, errors),
-        Value::Object(_) => validate_object(schema, value, old, path, errors),
-        Value::Bool(_) | Value::Null => {}
+        _ => {}
     }
-    validate_junctors(schema, value, path, errors);
+    if let Some(choices) = &schema.choices
+        && (value.is_null() || !choices.contains(value))
+    {
+        let plain = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+        let all: Vec<String> = choices.iter().map(plain).collect();
+        errors.push(FieldError::not_supported(place(path), value.clone(), &all));
+    }
+    if value.is_object() {
+        validate_object(schema, value, old, path, errors);
+    }
 }
 
-fn validate_junctors(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let holds = |s: &Schema| {
+fn place(path: &str) -> &str {
+    if path.is_empty() { ROOT } else { path }
+}
+
+fn validate_junctors(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+    let faults = |s: &Schema| {
         let mut found = Vec::new();
-        validate(s, value, None, path, &mut found);
-        found.is_empty()
+        validate(s, value, old, path, &mut found);
+        found
     };
-    for part in &schema.all_of {
-        validate(part, value, None, path, errors);
-    }
-    let shown = || type_name(value);
-    if !schema.any_of.is_empty() && !schema.any_of.iter().any(holds) {
-        let detail = format!("{path} in body must validate at least one schema (anyOf)");
-        errors.push(FieldError::invalid(path, shown(), detail));
-    }
-    if !schema.one_of.is_empty() {
-        let count = schema.one_of.iter().filter(|s| holds(s)).count();
-        if count != 1 {
-            let found =
-                if count == 0 { "Found none valid".to_owned() } else { format!("Found {count} valid alternatives") };
-            let detail = format!("{path} in body must validate one and only one schema (oneOf). {found}");
-            errors.push(FieldError::invalid(path, shown(), detail));
+    // These sentences are about no field.
+    let refuse = |errors: &mut Vec<FieldError>, what: &str| {
+        errors.push(FieldError::invalid(ROOT, "", format!("{path:?} must {what}")));
+    };
+    let best = |all: Vec<Vec<FieldError>>| all.into_iter().min_by_key(Vec::len).unwrap_or_default();
+    if !schema.any_of.is_empty() {
+        let all: Vec<Vec<FieldError>> = schema.any_of.iter().map(faults).collect();
+        if !all.iter().any(Vec::is_empty) {
+            refuse(errors, "validate at least one schema (anyOf)");
+            errors.extend(best(all));
         }
     }
-    if schema.not.as_ref().is_some_and(|s| holds(s)) {
-        errors.push(FieldError::invalid(path, shown(), format!("{path} in body must not validate the schema (not)")));
+    if !schema.one_of.is_empty() {
+        let all: Vec<Vec<FieldError>> = schema.one_of.iter().map(faults).collect();
+        match all.iter().filter(|found| found.is_empty()).count() {
+            1 => {}
+            0 => {
+                refuse(errors, "validate one and only one schema (oneOf). Found none valid");
+                errors.extend(best(all));
+            }
+            n => refuse(errors, &format!("validate one and only one schema (oneOf). Found {n} valid alternatives")),
+        }
+    }
+    if !schema.all_of.is_empty() {
+        let all: Vec<Vec<FieldError>> = schema.all_of.iter().map(faults).collect();
+        let valid = all.iter().filter(|found| found.is_empty()).count();
+        let count = all.len();
+        errors.extend(all.into_iter().flatten());
+        if valid != count {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            refuse(errors, &format!("validate all the schemas (allOf){none}"));
+        }
+    }
+    if schema.not.as_ref().is_some_and(|s| faults(s).is_empty()) {
+        refuse(errors, "not validate the schema (not)");
     }
 }
 
-fn expected(schema: &Schema) -> &str {
-    if schema.int_or_string { "integer,string" } else { &schema.kind }
-}
-
-fn type_name(value: &Value) -> &'static str {
+/// The type of a value, and the format that goes with it.
+fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(n) if n.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Value::Null => ("null", ""),
+        Value::Bool(_) => ("boolean", ""),
+        Value::Number(n) if n.is_i64() => ("integer", "int64"),
+        Value::Number(_) => ("number", "float64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
     }
 }
 
-fn has_type(schema: &Schema, value: &Value) -> bool {
-    let found = type_name(value);
-    if schema.int_or_string {
-        return matches!(found, "integer" | "string");
+/// The type that was expected and the one that was found, where they do not go together. A format without a type, or one
+/// that is not of numbers, says nothing about texts and lists: whether a text has it is another question.
+fn type_fault(schema: &Schema, value: &Value) -> Option<(String, &'static str)> {
+    let types: Vec<&str> = match schema.kind.as_str() {
+        _ if schema.int_or_string => vec!["integer", "string"],
+        "" => Vec::new(),
+        kind => vec![kind],
+    };
+    let (found, format) = type_of(value);
+    if value.is_null() {
+        return (!types.is_empty() && !schema.nullable).then(|| (types.join(","), found));
     }
-    match schema.kind.as_str() {
-        "" => true,
-        "number" => matches!(found, "number" | "integer"),
-        "integer" => found == "integer" || value.as_f64().is_some_and(|f| f.fract() == 0.0),
-        kind => kind == found,
+    if types.is_empty() && schema.format.is_empty() {
+        return None;
     }
+    let whole = found == "number" && value.as_f64().is_some_and(|f| f.fract() == 0.0);
+    let numeric = whole && types.contains(&"integer") || found == "integer" && types.contains(&"number");
+    let fits = types.contains(&found) || numeric;
+    if !schema.format.is_empty() {
+        if value.is_string() || value.is_array() {
+            if !types.contains(&"number") && !types.contains(&"integer") {
+                return None;
+            }
+        } else if !fits && format != schema.format {
+            return Some((schema.format.clone(), format));
+        }
+    }
+    (!fits).then(|| (types.join(","), found))
 }
 
-fn wrong_type(expected: &str, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let found = type_name(value);
-    let detail = format!("{path} in body must be of type {expected}: {found:?}");
-    errors.push(FieldError::of(FieldErrorKind::TypeInvalid, path, json!(found), detail));
-}
-
+/// Only the first of what is wrong with a text is told, and then whether it has the format.
 fn validate_text(schema: &Schema, text: &str, path: &str, errors: &mut Vec<FieldError>) {
     let length = text.chars().count() as u64;
-    if let Some(max) = schema.limits.max_length.filter(|max| length > *max) {
-        let detail = format!("may not be more than {max} bytes");
-        errors.push(FieldError::of(FieldErrorKind::TooLong, path, json!(text), detail));
-    }
-    if let Some(min) = schema.limits.min_length.filter(|min| length < *min) {
-        errors.push(FieldError::invalid(path, text, format!("{path} in body should be at least {min} chars long")));
-    }
-    if let Some((pattern, regex)) = &schema.pattern
+    let limits = &schema.limits;
+    if let Some(max) = limits.max_length.filter(|max| length > *max) {
+        let bytes = if max == 1 { "byte" } else { "bytes" };
+        let detail = format!("may not be more than {max} {bytes}");
+        errors.push(FieldError::of(FieldErrorKind::TooLong, place(path), json!(text), detail));
+    } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
+        let detail = format!("{path} in body should be at least {min} chars long");
+        errors.push(FieldError::invalid(place(path), text, detail));
+    } else if let Some((pattern, regex)) = &schema.pattern
         && !regex.is_match(text)
     {
-        errors.push(FieldError::invalid(path, text, format!("{path} in body should match '{pattern}'")));
+        errors.push(FieldError::invalid(place(path), text, format!("{path} in body should match '{pattern}'")));
     }
-    let known = match schema.format.as_str() {
-        "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
-        "date" => text.parse::<jiff::civil::Date>().is_ok(),
-        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
-        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        _ => true,
-    };
-    if !known {
+    if !has_format(&schema.format, text) {
         let detail = format!("{path} in body must be of type {}: {text:?}", schema.format);
-        errors.push(FieldError::invalid(path, text, detail));
+        errors.push(FieldError::of(FieldErrorKind::TypeInvalid, place(path), json!(text), detail));
     }
 }
 
 fn validate_number(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let number = value.as_f64().unwrap_or(0.0);
     let limits = &schema.limits;
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, value.clone(), detail));
-    if let Some(bound) = &limits.maximum {
-        let max = bound.value.as_f64().unwrap_or(f64::MAX);
-        if number > max || (bound.exclusive && number == max) {
-            let or = if bound.exclusive { "" } else { " or equal to" };
-            refuse(format!("{path} in body should be less than{or} {}", bound.value));
-        }
+    let mut refuse = |detail: String| {
+        errors.push(FieldError::invalid(place(path), value.clone(), format!("{path} in body {detail}")))
+    };
+    if let Some(factor) = limits.multiple_of.filter(|f| (number / f).fract() != 0.0) {
+        refuse(format!("should be a multiple of {factor}"));
     }
     if let Some(bound) = &limits.minimum {
         let min = bound.value.as_f64().unwrap_or(f64::MIN);
         if number < min || (bound.exclusive && number == min) {
             let or = if bound.exclusive { "" } else { " or equal to" };
-            refuse(format!("{path} in body should be greater than{or} {}", bound.value));
+            refuse(format!("should be greater than{or} {}", bound.value));
         }
     }
-    if let Some(factor) = limits.multiple_of.filter(|f| (number / f).fract() != 0.0) {
-        refuse(format!("{path} in body should be a multiple of {factor}"));
-    }
-    let fits = match schema.format.as_str() {
-        "int32" => i32::try_from(value.as_i64().unwrap_or(i64::MAX)).is_ok(),
-        "int64" => value.as_i64().is_some() || value.is_f64(),
-        _ => true,
-    };
-    if !fits {
-        refuse(format!("{path} in body must be of type {}: {:?}", schema.format, type_name(value)));
+    if let Some(bound) = &limits.maximum {
+        let max = bound.value.as_f64().unwrap_or(f64::MAX);
+        if number > max || (bound.exclusive && number == max) {
+            let or = if bound.exclusive { "" } else { " or equal to" };
+            refuse(format!("should be less than{or} {}", bound.value));
+        }
     }
 }
 
+fn too_many(path: &str, count: u64, max: u64) -> FieldError {
+    let items = if max == 1 { "item" } else { "items" };
+    let detail = format!("{count}: must have at most {max} {items}");
+    FieldError::of(FieldErrorKind::TooMany, place(path), json!(count), detail)
+}
+
 fn validate_list(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
-    let count = items.len() as u64;
-    if let Some(max) = schema.limits.max_items.filter(|max| count > *max) {
-        let detail = format!("must have at most {max} items");
-        let mut error = FieldError::of(FieldErrorKind::TooMany, path, json!(count), detail);
-        error.detail = format!("{count}: {}", error.detail);
-        errors.push(error);
-    }
-    if let Some(min) = schema.limits.min_items.filter(|min| count < *min) {
-        errors.push(FieldError::invalid(path, count, format!("{path} in body should have at least {min} items")));
-    }
     if let Some(each) = &schema.items {
         for (i, item) in items.iter().enumerate() {
             validate(each, item, schema.earlier(item, old), &format!("{path}[{i}]"), errors);
         }
     }
-    let mut seen = BTreeSet::new();
-    for (i, item) in items.iter().enumerate() {
-        let key = match &schema.list_type {
-            ListType::Map(keys) => keys.iter().map(|k| (k.clone(), item[k].clone())).collect::<Value>(),
-            ListType::Set => item.clone(),
-            ListType::Atomic if schema.limits.unique_items => item.clone(),
-            ListType::Atomic => return,
-        };
-        if !seen.insert(key.to_string()) {
-            errors.push(FieldError::duplicate(format!("{path}[{i}]"), key));
-        }
+    let count = items.len() as u64;
+    if let Some(min) = schema.limits.min_items.filter(|min| count < *min) {
+        let detail = format!("{path} in body should have at least {min} items");
+        errors.push(FieldError::invalid(place(path), count, detail));
+    }
+    if let Some(max) = schema.limits.max_items.filter(|max| count > *max) {
+        errors.push(too_many(path, count, max));
+    }
+    if schema.limits.unique_items && items.iter().enumerate().any(|(i, item)| items[..i].contains(item)) {
+        errors.push(FieldError::invalid(place(path), "", format!("{path} in body shouldn't contain duplicates")));
     }
 }
 
 fn validate_object(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
     let Some(fields) = value.as_object() else { return };
     let count = fields.len() as u64;
-    for name in &schema.required {
-        if !fields.contains_key(name) {
-            errors.push(FieldError::required(join(path, name), ""));
-        }
+    if let Some(min) = schema.limits.min_properties.filter(|min| count < *min) {
+        let detail = format!("{path} in body should have at least {min} properties");
+        errors.push(FieldError::invalid(place(path), count, detail));
     }
     if let Some(max) = schema.limits.max_properties.filter(|max| count > *max) {
-        errors.push(FieldError::invalid(path, count, format!("{path} in body should have at most {max} properties")));
+        errors.push(too_many(path, count, max));
     }
-    if let Some(min) = schema.limits.min_properties.filter(|min| count < *min) {
-        errors.push(FieldError::invalid(path, count, format!("{path} in body should have at least {min} properties")));
+    let before = |name: &str| old.and_then(|o| o.get(name));
+    if let Additional::Of(each) = &schema.additional {
+        for (name, child) in fields.iter().filter(|(name, _)| !schema.properties.contains_key(*name)) {
+            validate(each, child, before(name), &format!("{path}.{name}"), errors);
+        }
+    }
+    for (name, known) in &schema.properties {
+        if let Some(child) = fields.get(name) {
+            validate(known, child, before(name), &join(path, name), errors);
+        }
+    }
+    for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
+        errors.push(FieldError::required(join(path, name), ""));
     }
     if schema.embedded {
         for name in ["apiVersion", "kind"] {
             if fields.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
                 errors.push(FieldError::required(join(path, name), "must not be empty"));
             }
-        }
-    }
-    for (name, child) in fields {
-        let before = old.and_then(|o| o.get(name));
-        match (schema.properties.get(name), &schema.additional) {
-            (Some(known), _) => validate(known, child, before, &join(path, name), errors),
-            (None, Additional::Of(known)) => validate(known, child, before, &join(path, name), errors),
-            (None, _) => {}
         }
     }
 }
