@@ -23,7 +23,6 @@ mod managed;
 mod metadata;
 mod names;
 pub mod object;
-mod order;
 mod patch;
 mod read;
 mod request;

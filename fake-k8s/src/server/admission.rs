@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::builtin::{self, services};
 use super::decode::{prune, undecodable};
 use super::managed::{self, Manager};
+use super::metadata::time_text;
 use super::resource::{ResourceInfo, StorageKey};
 use super::types::decode;
 use super::types::{Record, Types};
 use super::write::refuse_if;
 use super::{
     FieldError, FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, custom, definitions,
-    metadata, object, order,
+    metadata, object,
 };
 
 /// The type of the objects of a built-in kind, as they are stored.
@@ -47,9 +48,12 @@ impl Server {
             Some(managers) => managers.write_to(object),
             None => self.note_update(now, info, &apply::blank(info), object, options.manager(), None),
         }
-        builtin::begin(info, object, self.service_accounts);
+        builtin::begin(info, object, self.service_accounts, &time_text(now));
         complete(info, object);
-        let mut errors = if info.custom { custom::check_new(info, object) } else { order::check_new(info, object) };
+        if info.is("", "persistentvolumeclaims") {
+            self.choose_class(object);
+        }
+        let mut errors = if info.custom { custom::check_new(info, object) } else { builtin::check_new(info, object) };
         if info.storage == definitions::storage() {
             definitions::complete(object, now);
             object::meta_mut(object).insert("finalizers".into(), json!([definitions::CLEANUP]));
@@ -57,12 +61,11 @@ impl Server {
         if info.is("", "services") {
             self.allocate_address(object, &mut errors);
         }
-        if info.is("", "persistentvolumeclaims") {
-            self.choose_class(object);
-        }
         refuse_if(info, object::name(object), &errors)?;
-        if info.custom {
-            self.warnings.extend(metadata::finalizer_warnings(None, object));
+        self.check_default_priority(info, object)?;
+        match info.custom {
+            true => self.warnings.extend(metadata::finalizer_warnings(None, object)),
+            false => self.warnings.extend(builtin::warnings(info, None, object)),
         }
         Ok(())
     }
@@ -102,10 +105,13 @@ impl Server {
     ) -> Result<(), Status> {
         let status_only = request.subresource.is_some();
         builtin::carry_over(info, old, new);
+        if status_only {
+            builtin::carry_over_status(info, old, new, &time_text(now));
+        }
         let mut errors = if info.custom {
             custom::check_changed(info, old, new, status_only)
         } else {
-            order::check_changed(info, old, new, status_only)
+            builtin::check_changed(info, old, new, status_only)
         };
         if !status_only {
             if info.storage == definitions::storage() {
@@ -116,11 +122,13 @@ impl Server {
             }
         }
         refuse_if(info, object::name(old), &errors)?;
-        if info.custom && !status_only {
-            self.warnings.extend(metadata::finalizer_warnings(Some(old), new));
-        }
-        if info.is("", "persistentvolumeclaims") && !status_only {
-            self.check_expansion(old, new)?;
+        if !status_only {
+            self.check_expansion(info, old, new)?;
+            self.check_default_priority(info, new)?;
+            match info.custom {
+                true => self.warnings.extend(metadata::finalizer_warnings(Some(old), new)),
+                false => self.warnings.extend(builtin::warnings(info, Some(old), new)),
+            }
         }
         Ok(())
     }
@@ -173,29 +181,58 @@ impl Server {
         self.store.list(&key, None).cloned().collect()
     }
 
-    /// A claim that names no class gets the default one, if there is one.
+    /// A claim that names no class gets the default one, if there is one: of several the newest.
     fn choose_class(&self, claim: &mut Value) {
-        if claim["spec"].get("storageClassName").is_some_and(|c| !c.is_null()) {
+        let named = claim["spec"].get("storageClassName").is_some_and(|c| !c.is_null());
+        if named || object::annotation(claim, "volume.beta.kubernetes.io/storage-class").is_some() {
             return;
         }
-        let default = "storageclass.kubernetes.io/is-default-class";
-        if let Some(class) = self.classes().iter().find(|c| object::annotation(c, default) == Some("true")) {
+        let marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+        let mut defaults = self.classes();
+        defaults.retain(|class| marks.iter().any(|mark| object::annotation(class, mark) == Some("true")));
+        defaults.sort_by_key(|class| {
+            let made = object::meta_str(class, "creationTimestamp").to_owned();
+            (std::cmp::Reverse(made), object::name(class).to_owned())
+        });
+        if let Some(class) = defaults.first() {
             claim["spec"]["storageClassName"] = json!(object::name(class));
         }
     }
 
-    /// A claim grows only where its class can grow it.
-    fn check_expansion(&self, old: &Value, new: &Value) -> Result<(), Status> {
-        let size = |v: &Value| v["spec"]["resources"]["requests"]["storage"].clone();
-        if size(old) == size(new) {
+    /// A claim grows only when it has a volume, and only where its class can grow it.
+    fn check_expansion(&self, info: &ResourceInfo, old: &Value, new: &Value) -> Result<(), Status> {
+        let size = builtin::requested;
+        if !info.is("", "persistentvolumeclaims") || size(new).compare(size(old)) != std::cmp::Ordering::Greater {
             return Ok(());
         }
-        let class = old["spec"]["storageClassName"].as_str().unwrap_or_default();
+        let refuse = |why: &str| Err(Status::forbidden("", info.plural(), object::name(old), why));
+        if old["status"]["phase"] != "Bound" {
+            return refuse("Only bound persistent volume claims can be expanded");
+        }
+        let [class, before] = [new, old].map(|claim| claim["spec"]["storageClassName"].as_str().unwrap_or_default());
         let can = self.classes().iter().any(|c| object::name(c) == class && c["allowVolumeExpansion"] == true);
-        if can {
+        if can && class == before {
             return Ok(());
         }
-        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
-        Err(Status::forbidden("", "persistentvolumeclaims", object::name(old), why))
+        refuse(
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+        )
+    }
+
+    /// One class of priorities at most is the default.
+    fn check_default_priority(&self, info: &ResourceInfo, object: &Value) -> Result<(), Status> {
+        if !info.is("scheduling.k8s.io", "priorityclasses") || object["globalDefault"] != true {
+            return Ok(());
+        }
+        let name = object::name(object);
+        let other = |class: &&std::sync::Arc<Value>| class["globalDefault"] == true && object::name(class) != name;
+        match self.store.list(&info.storage, None).find(other) {
+            None => Ok(()),
+            Some(found) => {
+                let taken = object::name(found);
+                let why = format!("PriorityClass {taken} is already marked as default. Only one default can exist");
+                Err(Status::forbidden(info.group(), info.plural(), name, &why))
+            }
+        }
     }
 }

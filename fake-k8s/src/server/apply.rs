@@ -4,6 +4,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::decode::prune;
 use super::fields::check::mistakes;
 use super::fields::compare::{Comparison, fields_of};
 use super::fields::merge::{merge, remove};
@@ -43,7 +44,8 @@ impl Server {
     fn configuration(&mut self, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
         let mut config = decode(info, request.body.as_ref())?;
         let name = request.name.as_deref().unwrap_or_default();
-        if object::meta_mut(&mut config).contains_key("managedFields") {
+        // Even an empty list of managers is one, so what was sent is asked and not what was read.
+        if request.body.as_ref().is_some_and(|body| !body["metadata"]["managedFields"].is_null()) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
         if let Some(mistakes) = mistakes(Shape::of(info), &config) {
@@ -86,6 +88,11 @@ impl Server {
     }
 }
 
+/// Group, version and kind as Go prints them.
+fn kind_text(info: &ResourceInfo) -> String {
+    format!("{}/{}, Kind={}", info.group(), info.name.version, info.kind)
+}
+
 /// The object that a kind has before anything is set.
 pub(super) fn blank(info: &ResourceInfo) -> Value {
     let record = Types::of_this_version().kind(info.group(), &info.name.version, &info.kind);
@@ -119,7 +126,7 @@ impl Applied<'_> {
             Owned { set, api_version: self.info.api_version(), time: last.as_ref().and_then(|last| last.time.clone()) };
         managers.0.insert(self.manager.clone(), owned);
         let merged = merge(shape, Some(&live), Some(self.config)).unwrap_or_else(|| json!({}));
-        let new = last.map_or_else(|| merged.clone(), |last| prune(shape, &merged, &managers, &last.set));
+        let new = last.map_or_else(|| merged.clone(), |last| prune_unowned(shape, &merged, &managers, &last.set));
         let comparison = Comparison::of(shape, &live, &new).map(|set| of_endpoint(self.info, subresource, set));
         if !self.force {
             self.refuse_conflicts(&managers, &comparison)?;
@@ -179,7 +186,7 @@ impl Applied<'_> {
 }
 
 /// Takes away what was applied last time and is not any more, unless somebody owns it.
-fn prune(shape: Shape<'_>, merged: &Value, managers: &Managers, last: &FieldSet) -> Value {
+fn prune_unowned(shape: Shape<'_>, merged: &Value, managers: &Managers, last: &FieldSet) -> Value {
     let last = last.with_named(shape);
     let pruned = remove(shape, merged, &last).unwrap_or_else(|| json!({}));
     let all = managers.0.values().fold(FieldSet::default(), |all, owned| all.union(&owned.set)).with_named(shape);

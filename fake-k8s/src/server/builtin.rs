@@ -1,33 +1,75 @@
 //! Defaults and rules of the built-in kinds: what our users see of them, one file for each group of kinds.
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::resource::ResourceInfo;
 use super::{FieldError, object};
 
+mod access;
+mod bounds;
+mod budgets;
+mod checks;
+mod claims;
+mod classes;
+mod data;
+mod events;
+mod jobs;
+mod label_selectors;
+mod leases;
+mod order;
 mod pods;
+mod quantities;
 pub(super) mod services;
+mod shape;
+mod unified_diff;
 mod volumes;
+mod workloads;
+
+pub(super) use claims::requested;
+pub(super) use order::{check_changed, check_common, check_new};
 
 /// Fills in what the API server fills in, for a new object as for a changed one.
 pub(super) fn default_object(info: &ResourceInfo, object: &mut Value) {
+    default_template(info, object);
     match (info.group(), info.plural()) {
         ("", "pods") => pods::default_spec(object::entry_object(object, "spec")),
         ("", "services") => services::default_service(object),
-        ("", "secrets") => default_secret(object),
-        ("", "persistentvolumeclaims") => volumes::default_claim(object),
+        ("", "configmaps") => data::default_config_map(object),
+        ("", "secrets") => data::default_secret(object),
+        ("", "serviceaccounts") => data::default_service_account(object),
+        ("" | "events.k8s.io", "events") => events::default_event(object),
+        ("", "persistentvolumeclaims") => claims::default_claim(object),
         ("", "persistentvolumes") => volumes::default_volume(object),
-        ("storage.k8s.io", "storageclasses") => volumes::default_class(object),
-        ("apps", _) | ("batch", "jobs") => default_workload(info, object),
+        ("coordination.k8s.io", "leases") => leases::default_lease(object),
+        ("policy", "poddisruptionbudgets") => budgets::default_budget(object),
+        ("storage.k8s.io", "storageclasses") => classes::default_storage(object),
+        ("scheduling.k8s.io", "priorityclasses") => classes::default_priority(object),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => access::default_role(object),
+        ("rbac.authorization.k8s.io", _) => access::default_binding(object),
+        ("apps", "deployments") => workloads::default_deployment(object),
+        ("apps", "replicasets") => workloads::default_replica_set(object),
+        ("apps", "statefulsets") => set_default(object::entry_object(object, "spec"), "replicas", json!(1)),
+        ("batch", "jobs") => jobs::default_job(object),
         _ => {}
     }
 }
 
+/// What makes pods has the template of one.
+fn default_template(info: &ResourceInfo, object: &mut Value) {
+    if !(info.group() == "apps" || info.is("batch", "jobs")) {
+        return;
+    }
+    let spec = object::entry_object(object, "spec");
+    if let Some(template) = spec.get_mut("template").filter(|t| t["spec"].is_object()) {
+        pods::default_spec(object::entry_object(template, "spec"));
+    }
+}
+
 /// What a new object of a kind starts with, status included.
-pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: bool) {
+pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: bool, now: &str) {
     if info.status && !info.is("", "nodes") {
         object.as_object_mut().map(|o| o.remove("status"));
+        // The new status has its defaults too.
+        default_object(info, object);
     }
     match (info.group(), info.plural()) {
         ("", "pods") => {
@@ -42,11 +84,15 @@ pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: b
             labels["kubernetes.io/metadata.name"] = Value::String(name);
         }
         ("", "services") => object["status"] = json!({"loadBalancer": {}}),
-        ("", "persistentvolumeclaims" | "persistentvolumes") => {
-            object["status"] = json!({"phase": "Pending"});
-            let name = if info.plural() == "persistentvolumes" { "pv" } else { "pvc" };
-            add_finalizer(object, &format!("kubernetes.io/{name}-protection"));
+        ("", "persistentvolumeclaims") => {
+            claims::align_sources(object, None);
+            add_finalizer(object, "kubernetes.io/pvc-protection");
         }
+        ("", "persistentvolumes") => {
+            object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
+            add_finalizer(object, "kubernetes.io/pv-protection");
+        }
+        ("batch", "jobs") => jobs::select(object),
         _ => {}
     }
 }
@@ -62,105 +108,128 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
 }
 
 /// What is wrong with an object, whether new or changed.
-pub(super) fn validate(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
+fn validate(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
     match (info.group(), info.plural()) {
         ("", "pods") => pods::validate(object),
         ("", "services") => services::validate(object),
-        ("", "persistentvolumeclaims") => volumes::validate_claim(object),
+        ("", "configmaps") => data::validate_config_map(object),
+        ("", "secrets") => data::validate_secret(object),
+        ("", "persistentvolumeclaims") => claims::validate_claim(object),
+        ("", "persistentvolumes") => volumes::validate_volume(object),
+        ("" | "events.k8s.io", "events") => events::validate_event(object, !info.group().is_empty()),
+        ("coordination.k8s.io", "leases") => leases::validate_lease(object),
+        ("policy", "poddisruptionbudgets") => budgets::validate_budget(object),
+        ("storage.k8s.io", "storageclasses") => classes::validate_storage(object),
+        ("scheduling.k8s.io", "priorityclasses") => classes::validate_priority(object),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => access::validate_role(object, info.namespaced),
+        ("rbac.authorization.k8s.io", _) => access::validate_binding(object, info.namespaced),
+        ("apps", "deployments") => workloads::validate_deployment(object),
+        ("apps", "replicasets") => workloads::validate_replica_set(object),
+        ("batch", "jobs") => jobs::validate_job(object),
+        _ => Vec::new(),
+    }
+}
+
+/// What is asked beside the rules of a kind.
+fn validate_beside(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
+    match (info.group(), info.plural()) {
+        ("events.k8s.io", "events") => events::validate_new(object),
+        ("", "persistentvolumes") => volumes::validate_mount_options(object).into_iter().collect(),
         _ => Vec::new(),
     }
 }
 
 /// What may not change in this way.
-pub(super) fn validate_update(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldError> {
+fn validate_update(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldError> {
     match (info.group(), info.plural()) {
         ("", "pods") => pods::validate_update(old, new),
         ("", "services") => services::validate_update(old, new),
-        ("", "persistentvolumeclaims") => volumes::validate_claim_update(old, new),
-        ("", "secrets" | "configmaps") => immutable_data(old, new),
-        ("storage.k8s.io", "storageclasses") => volumes::validate_class_update(old, new),
-        ("batch", "jobs") => immutable(old, new, "spec", "template"),
-        ("apps", "deployments" | "daemonsets" | "replicasets") => immutable(old, new, "spec", "selector"),
+        ("", "secrets" | "configmaps") => data::validate_update(old, new),
+        ("", "persistentvolumeclaims") => claims::validate_update(old, new),
+        ("", "persistentvolumes") => volumes::validate_update(old, new),
+        ("events.k8s.io", "events") => events::validate_update(old, new),
+        ("storage.k8s.io", "storageclasses") => classes::validate_storage_update(old, new),
+        ("scheduling.k8s.io", "priorityclasses") => classes::validate_priority_update(old, new),
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            access::validate_binding_update(old, new)
+        }
+        ("batch", "jobs") => jobs::validate_update(old, new),
+        ("apps", "deployments" | "daemonsets" | "replicasets") => {
+            workloads::validate_update(old, new).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What is wrong with a status.
+fn validate_status(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldError> {
+    match (info.group(), info.plural()) {
+        ("policy", "poddisruptionbudgets") => budgets::validate_status(new),
+        ("apps", "deployments" | "replicasets") => workloads::validate_status(old, new, info.plural() == "deployments"),
+        ("batch", "jobs") => jobs::validate_status(old, new),
         _ => Vec::new(),
     }
 }
 
 /// What a changed object keeps of the old one where the writer left it out: values that the server allocated.
 pub(super) fn carry_over(info: &ResourceInfo, old: &Value, new: &mut Value) {
-    if info.is("", "services") {
-        services::carry_over(old, new);
-    }
-    if info.is("", "namespaces") {
-        new["spec"] = old["spec"].clone();
+    match (info.group(), info.plural()) {
+        ("", "services") => services::carry_over(old, new),
+        ("", "namespaces") => new["spec"] = old["spec"].clone(),
+        ("", "persistentvolumeclaims") => claims::align_sources(new, Some(old)),
+        _ => {}
     }
 }
 
-fn immutable(old: &Value, new: &Value, part: &str, field: &str) -> Vec<FieldError> {
-    if old[part][field] == new[part][field] {
-        return Vec::new();
-    }
-    vec![FieldError::invalid(format!("{part}.{field}"), new[part][field].clone(), "field is immutable")]
-}
-
-fn immutable_data(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if old["type"] != new["type"] {
-        errors.push(FieldError::invalid("type", new["type"].clone(), "field is immutable"));
-    }
-    if old["immutable"] == true {
-        if new["immutable"] != true {
-            errors.push(FieldError::forbidden("immutable", "field is immutable when `immutable` is set"));
-        }
-        for field in ["data", "binaryData"] {
-            if old[field] != new[field] {
-                errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
-            }
-        }
-    }
-    errors
-}
-
-fn default_secret(object: &mut Value) {
-    let plain = object.as_object_mut().and_then(|o| o.remove("stringData"));
-    if let Some(Value::Object(plain)) = plain {
-        let data = object::entry_object(object, "data");
-        for (key, text) in plain {
-            if let Value::String(text) = text {
-                data.insert(key, Value::String(STANDARD.encode(text)));
-            }
-        }
-    }
-    let fields = object.as_object_mut().expect("decoded objects are objects");
-    set_default(fields, "type", json!("Opaque"));
-}
-
-fn default_workload(info: &ResourceInfo, object: &mut Value) {
-    let spec = object::entry_object(object, "spec");
-    if let Some(template) = spec.get_mut("template").filter(|t| t["spec"].is_object()) {
-        pods::default_spec(object::entry_object(template, "spec"));
-    }
-    match info.plural() {
-        "deployments" => {
-            set_default(spec, "replicas", json!(1));
-            set_default(spec, "revisionHistoryLimit", json!(10));
-            set_default(spec, "progressDeadlineSeconds", json!(600));
-            let strategy =
-                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}});
-            set_default(spec, "strategy", strategy);
-        }
-        "replicasets" | "statefulsets" => set_default(spec, "replicas", json!(1)),
-        "jobs" => {
-            for (field, value) in [
-                ("parallelism", json!(1)),
-                ("completions", json!(1)),
-                ("backoffLimit", json!(6)),
-                ("suspend", json!(false)),
-                ("completionMode", json!("NonIndexed")),
-            ] {
-                set_default(spec, field, value);
-            }
+/// What a write of the status does beside.
+pub(super) fn carry_over_status(info: &ResourceInfo, old: &Value, new: &mut Value, now: &str) {
+    match (info.group(), info.plural()) {
+        ("", "persistentvolumes") => volumes::stamp(old, new, now),
+        ("apps", "deployments") => {
+            object::set_or_remove(object::meta_mut(new), "labels", &old["metadata"]["labels"]);
         }
         _ => {}
+    }
+}
+
+/// Does this change begin a new generation? `None` where that is a matter of the spec alone.
+pub(super) fn is_new_generation(info: &ResourceInfo, old: &Value, new: &Value) -> Option<bool> {
+    match (info.group(), info.plural()) {
+        ("scheduling.k8s.io", "priorityclasses") => Some(false),
+        // Replica sets are given the annotations too.
+        ("apps", "deployments") => {
+            let annotations = |object: &Value| object["metadata"]["annotations"].clone();
+            Some(old["spec"] != new["spec"] || annotations(old) != annotations(new))
+        }
+        _ => None,
+    }
+}
+
+/// What is accepted, but not without a word.
+pub(super) fn warnings(info: &ResourceInfo, old: Option<&Value>, new: &Value) -> Vec<String> {
+    match (info.group(), info.plural()) {
+        ("", "secrets") => data::secret_warning(new).into_iter().collect(),
+        ("", "serviceaccounts") => data::account_warning(old, new).into_iter().collect(),
+        ("", "persistentvolumeclaims") => claims::warnings(new),
+        ("", "persistentvolumes") => volumes::warnings(new),
+        ("apps", "deployments" | "replicasets") | ("batch", "jobs") if old.is_none() => {
+            workloads::name_warning(object::name(new)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Takes out fields that hold nothing: what is not written when it is empty.
+fn drop_empty(object: &mut Value, fields: &[&str]) {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => entries.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
+    if let Some(all) = object.as_object_mut() {
+        all.retain(|name, value| !(fields.contains(&name.as_str()) && empty(value)));
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use super::metadata::{self, NameRule};
 use super::resource::ResourceInfo;
 use super::schema::{self, Schema};
-use super::{FieldError, FieldErrorKind, order};
+use super::{FieldError, FieldErrorKind, builtin};
 
 /// What is wrong with a new custom resource.
 pub(super) fn check_new(info: &ResourceInfo, new: &Value) -> Vec<FieldError> {
@@ -35,7 +35,7 @@ pub(super) fn check_changed(info: &ResourceInfo, old: &Value, new: &Value, statu
         errors.extend(after);
     }
     run_rules(schema, new, Some(old), &mut errors);
-    let mut all = order::check_common(old, new);
+    let mut all = builtin::check_common(old, new);
     all.extend(errors);
     all
 }

@@ -199,6 +199,14 @@ pub(crate) fn label_value_faults(value: &str) -> Vec<String> {
     faults(value, 63, value.is_empty() || is_word(value), LABEL_VALUE)
 }
 
+/// Why this cannot be the value of a label.
+pub(crate) fn label_value_fault(text: &str) -> Option<String> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 bytes".into());
+    }
+    (!text.is_empty() && !is_word(text)).then(|| LABEL_VALUE.to_owned())
+}
+
 /// Checks a map of labels at `field`.
 pub(crate) fn validate_labels(labels: &Value, field: &str, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.as_object().into_iter().flatten() {
@@ -286,6 +294,26 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     }
     validate_maps_and_owners(new, &mut errors);
     errors
+}
+
+/// The first reason, for those who tell only one.
+fn first(faults: Vec<String>) -> Option<String> {
+    faults.into_iter().next()
+}
+
+/// Why this is not a DNS-1123 subdomain.
+pub(crate) fn subdomain_fault(name: &str) -> Option<String> {
+    first(subdomain_faults(name))
+}
+
+/// Why this cannot be a step of a path.
+pub(crate) fn path_segment_fault(name: &str) -> Option<String> {
+    first(path_segment_faults(name, false))
+}
+
+/// Why this is not a name with an optional domain before it.
+pub(crate) fn qualified_name_fault(key: &str) -> Option<String> {
+    first(qualified_name_faults(key))
 }
 
 #[cfg(test)]

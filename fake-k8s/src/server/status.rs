@@ -349,40 +349,72 @@ pub struct FieldError {
     pub value: Value,
     /// The explanation.
     pub detail: String,
+    /// How the value is shown where that is not its JSON; nothing, when it is not shown.
+    pub printed: Option<String>,
 }
 
 impl FieldError {
     /// `Invalid value`.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Invalid, field: field.into(), value: value.into(), detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Invalid,
+            field: field.into(),
+            value: value.into(),
+            detail: detail.into(),
+            printed: None,
+        }
     }
 
     /// `Required value`.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Required, field: field.into(), value: Value::Null, detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Required,
+            field: field.into(),
+            value: Value::Null,
+            detail: detail.into(),
+            printed: None,
+        }
     }
 
     /// `Forbidden`.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { kind: FieldErrorKind::Forbidden, field: field.into(), value: Value::Null, detail: detail.into() }
+        Self {
+            kind: FieldErrorKind::Forbidden,
+            field: field.into(),
+            value: Value::Null,
+            detail: detail.into(),
+            printed: None,
+        }
     }
 
     /// `Duplicate value`.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         let value = value.into();
-        Self { kind: FieldErrorKind::Duplicate, field: field.into(), value, detail: String::new() }
+        Self { kind: FieldErrorKind::Duplicate, field: field.into(), value, detail: String::new(), printed: None }
     }
 
     /// `Unsupported value`, with those that are.
     pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[String]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = format!("supported values: {}", list.join(", "));
-        Self { kind: FieldErrorKind::NotSupported, field: field.into(), value: value.into(), detail }
+        Self { kind: FieldErrorKind::NotSupported, field: field.into(), value: value.into(), detail, printed: None }
     }
 
     /// Any other class.
     pub fn of(kind: FieldErrorKind, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
-        Self { kind, field: field.into(), value, detail: detail.into() }
+        Self { kind, field: field.into(), value, detail: detail.into(), printed: None }
+    }
+
+    /// The same, with the value shown in this way.
+    #[must_use]
+    pub fn printed(self, text: impl Into<String>) -> Self {
+        Self { printed: Some(text.into()), ..self }
+    }
+
+    /// The same, with the value not shown.
+    #[must_use]
+    pub fn without_value(self) -> Self {
+        self.printed("")
     }
 
     fn body(&self) -> String {
@@ -391,7 +423,12 @@ impl FieldError {
             self.kind,
             FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::TooMany
         );
-        let head = if shows_value { format!("{text}: {}", self.value) } else { text.to_owned() };
+        let head = match &self.printed {
+            Some(printed) if printed.is_empty() => text.to_owned(),
+            Some(printed) => format!("{text}: {printed}"),
+            None if shows_value => format!("{text}: {}", self.value),
+            None => text.to_owned(),
+        };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
     }
 }

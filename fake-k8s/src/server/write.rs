@@ -34,7 +34,8 @@ impl Server {
         self.name_new(info, namespace.as_deref().unwrap_or_default(), &mut object)?;
         let meta = object::meta_mut(&mut object);
         let version = meta.remove("resourceVersion");
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
+        // A generation that somebody sends is kept where nobody counts it.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
             meta.remove(field);
         }
         meta.insert("uid".into(), Value::String(self.names.uid()));
@@ -298,6 +299,9 @@ fn split_status(info: &ResourceInfo, old: &Value, new: &mut Value, status_only: 
 }
 
 fn is_new_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
+    if let Some(is_new) = super::builtin::is_new_generation(info, old, new) {
+        return is_new;
+    }
     if !info.custom && old.get("spec").is_some() {
         return old["spec"] != new["spec"];
     }
