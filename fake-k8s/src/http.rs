@@ -16,6 +16,7 @@ use crate::server::{Reason, ResourceInfo, ResourceName, Server, Status};
 
 pub mod access;
 mod answer;
+mod deprecation;
 mod discovery;
 pub mod driver;
 pub mod logs;
@@ -142,10 +143,11 @@ async fn handle(State(shared): State<Shared>, request: axum::extract::Request) -
             return answer::failure(&Status::new(Reason::RequestEntityTooLarge, message));
         }
     };
-    match answer_to(&shared, &words, &body) {
+    let response = match answer_to(&shared, &words, &body) {
         Ok(response) => response,
         Err(status) => answer::failure(&status),
-    }
+    };
+    deprecation::with_warning(&words, response)
 }
 
 fn answer_to(shared: &Shared, words: &Words, body: &[u8]) -> Result<Response, Status> {

@@ -24,11 +24,13 @@ mod metadata;
 mod names;
 pub mod object;
 mod patch;
+mod pod_priority;
 mod read;
 mod request;
 mod resource;
 mod schema;
 mod selector;
+mod service_addresses;
 mod status;
 mod store;
 mod strategic;
@@ -61,6 +63,10 @@ pub struct Server {
     tracks_managers: bool,
     /// The last request made an object that was not there.
     created: bool,
+    /// Where the search for the next free cluster address begins.
+    last_address: u32,
+    /// The same for ports on the nodes.
+    last_node_port: i64,
     /// The managers of the object that an apply is about to create.
     applied: Option<managed::Managers>,
 }
@@ -78,6 +84,8 @@ impl Server {
             service_accounts: true,
             tracks_managers: false,
             created: false,
+            last_address: 0,
+            last_node_port: 0,
             applied: None,
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -190,6 +198,9 @@ impl Server {
         last: Option<Value>,
     ) -> Option<Arc<Value>> {
         let gone = self.store.remove(key, namespace, name, last)?;
+        if key.group.is_empty() && key.plural == "services" {
+            self.release_service(now, namespace, name);
+        }
         if *key == definitions::storage() {
             self.withdraw_definition(&gone);
         } else if key.group.contains('.') {

@@ -1,10 +1,8 @@
 //! What happens to an object between decoding and the commit: defaults, allocation, and every check.
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::builtin::{self, services};
+use super::builtin;
 use super::decode::{prune, undecodable};
 use super::managed::{self, Manager};
 use super::metadata::time_text;
@@ -13,8 +11,7 @@ use super::types::decode;
 use super::types::{Record, Types};
 use super::write::refuse_if;
 use super::{
-    FieldError, FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, custom, definitions,
-    metadata, object,
+    FieldValidation, Options, PatchKind, Request, Server, Status, Verb, apply, custom, definitions, metadata, object,
 };
 
 /// The type of the objects of a built-in kind, as they are stored.
@@ -48,18 +45,21 @@ impl Server {
             Some(managers) => managers.write_to(object),
             None => self.note_update(now, info, &apply::blank(info), object, options.manager(), None),
         }
+        if info.is("", "pods") {
+            self.admit_priority(object)?;
+        }
         builtin::begin(info, object, self.service_accounts, &time_text(now));
         complete(info, object);
+        if info.is("", "services") {
+            self.allocate_service(object, None, options.dry_run)?;
+        }
         if info.is("", "persistentvolumeclaims") {
             self.choose_class(object);
         }
-        let mut errors = if info.custom { custom::check_new(info, object) } else { builtin::check_new(info, object) };
+        let errors = if info.custom { custom::check_new(info, object) } else { builtin::check_new(info, object) };
         if info.storage == definitions::storage() {
             definitions::complete(object, now);
             object::meta_mut(object).insert("finalizers".into(), json!([definitions::CLEANUP]));
-        }
-        if info.is("", "services") {
-            self.allocate_address(object, &mut errors);
         }
         refuse_if(info, object::name(object), &errors)?;
         self.check_default_priority(info, object)?;
@@ -107,8 +107,11 @@ impl Server {
         builtin::carry_over(info, old, new);
         if status_only {
             builtin::carry_over_status(info, old, new, &time_text(now));
+        } else if info.is("", "services") {
+            self.allocate_service(new, Some(old), request.options.dry_run)?;
+            builtin::services::drop_dependents(old, new);
         }
-        let mut errors = if info.custom {
+        let errors = if info.custom {
             custom::check_changed(info, old, new, status_only)
         } else {
             builtin::check_changed(info, old, new, status_only)
@@ -116,9 +119,6 @@ impl Server {
         if !status_only {
             if info.storage == definitions::storage() {
                 definitions::complete(new, now);
-            }
-            if info.is("", "services") && services::wants_address(new) {
-                self.allocate_address(new, &mut errors);
             }
         }
         refuse_if(info, object::name(old), &errors)?;
@@ -145,34 +145,6 @@ impl Server {
     ) {
         if self.tracks_managers {
             managed::update(info, live, new, &Manager::updating(info, manager, subresource), now);
-        }
-    }
-
-    fn allocate_address(&self, service: &mut Value, errors: &mut Vec<FieldError>) {
-        if service["spec"]["type"] == "ExternalName" {
-            return;
-        }
-        let key = StorageKey { group: String::new(), plural: "services".into() };
-        let address = |s: &Value| s["spec"]["clusterIP"].as_str().map(str::to_owned);
-        let taken: BTreeSet<String> = self.store.list(&key, None).filter_map(|s| address(s)).collect();
-        match address(service).filter(|a| !a.is_empty()) {
-            None => match self.service_network.allocate(&taken) {
-                Some(free) => services::set_address(service, &free),
-                None => {
-                    let detail = "failed to allocate IP: range is full";
-                    errors.push(FieldError::invalid("spec.clusterIPs", json!([]), detail));
-                }
-            },
-            Some(asked) if asked == "None" => services::set_address(service, "None"),
-            Some(asked) if !self.service_network.contains(&asked) => {
-                let detail = "failed to allocate IP: the provided network does not match the service network";
-                errors.push(FieldError::invalid("spec.clusterIPs", json!([asked]), detail));
-            }
-            Some(asked) if taken.contains(&asked) => {
-                let detail = format!("failed to allocate IP {asked}: provided IP is already allocated");
-                errors.push(FieldError::invalid("spec.clusterIPs", json!([asked]), detail));
-            }
-            Some(asked) => services::set_address(service, &asked),
         }
     }
 

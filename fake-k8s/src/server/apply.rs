@@ -48,14 +48,17 @@ impl Server {
         if request.body.as_ref().is_some_and(|body| !body["metadata"]["managedFields"].is_null()) {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
+        let place = format!("{}/{}", object::namespace(&config), object::name(&config));
+        let kind = kind_text(info);
         if let Some(mistakes) = mistakes(Shape::of(info), &config) {
-            let (group, version, kind) = (info.group(), &info.name.version, &info.kind);
-            let place =
-                format!("{}/{}; {group}/{version}, Kind={kind}", object::namespace(&config), object::name(&config));
-            return Err(Status::new(
-                Reason::Unknown,
-                format!("failed to create typed patch object ({place}): {mistakes}"),
-            ));
+            return Err(Status::unexpected(format!(
+                "failed to create typed patch object ({place}; {kind}): {mistakes}"
+            )));
+        }
+        if let Err(why) = prune(info, &mut config.clone()) {
+            return Err(Status::unexpected(format!(
+                "failed to convert new object ({place}; {kind}) to proper version: unable to convert unstructured object to {kind}: error decoding from json: {why}"
+            )));
         }
         object::meta_mut(&mut config).entry("name").or_insert_with(|| json!(name));
         Ok(config)

@@ -5,19 +5,34 @@ use super::resource::ResourceInfo;
 use super::{FieldError, object};
 
 mod access;
+pub(super) mod addresses;
 mod bounds;
 mod budgets;
 mod checks;
 mod claims;
 mod classes;
 mod data;
+mod endpoints;
 mod events;
 mod jobs;
 mod label_selectors;
 mod leases;
+mod nodes;
 mod order;
+mod pod_containers;
+mod pod_defaults;
+mod pod_env;
+mod pod_probes;
+mod pod_resources;
+mod pod_scheduling;
+mod pod_security;
+mod pod_shape;
+mod pod_update;
+mod pod_volumes;
+mod pod_warnings;
 mod pods;
 mod quantities;
+pub(super) mod service_rules;
 pub(super) mod services;
 mod shape;
 mod unified_diff;
@@ -31,8 +46,11 @@ pub(super) use order::{check_changed, check_common, check_new};
 pub(super) fn default_object(info: &ResourceInfo, object: &mut Value) {
     default_template(info, object);
     match (info.group(), info.plural()) {
-        ("", "pods") => pods::default_spec(object::entry_object(object, "spec")),
+        ("", "pods") => pod_defaults::default_pod(object),
         ("", "services") => services::default_service(object),
+        ("", "nodes") => nodes::default_node(object),
+        ("", "endpoints") => endpoints::default_endpoints(object),
+        ("discovery.k8s.io", "endpointslices") => endpoints::default_slice(object),
         ("", "configmaps") => data::default_config_map(object),
         ("", "secrets") => data::default_secret(object),
         ("", "serviceaccounts") => data::default_service_account(object),
@@ -60,7 +78,7 @@ fn default_template(info: &ResourceInfo, object: &mut Value) {
     }
     let spec = object::entry_object(object, "spec");
     if let Some(template) = spec.get_mut("template").filter(|t| t["spec"].is_object()) {
-        pods::default_spec(object::entry_object(template, "spec"));
+        pod_defaults::default_spec(object::entry_object(template, "spec"));
     }
 }
 
@@ -73,9 +91,10 @@ pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: b
     }
     match (info.group(), info.plural()) {
         ("", "pods") => {
-            pods::admit(object::entry_object(object, "spec"), service_accounts);
-            object["status"] = json!({"phase": "Pending", "qosClass": pods::qos_class(object)});
+            pod_defaults::admit(object::entry_object(object, "spec"), service_accounts);
+            object["status"] = pod_defaults::first_status(object);
         }
+        ("", "nodes") => nodes::taint(object),
         ("", "namespaces") => {
             let name = object::name(object).to_owned();
             object["spec"] = json!({"finalizers": ["kubernetes"]});
@@ -107,11 +126,15 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// What is wrong with an object, whether new or changed.
-fn validate(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
+/// What is wrong with an object, new or changed from `old`.
+fn validate(info: &ResourceInfo, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     match (info.group(), info.plural()) {
-        ("", "pods") => pods::validate(object),
-        ("", "services") => services::validate(object),
+        ("", "pods") if old.is_none() => pods::validate(object),
+        ("", "pods") => pods::validate_always(object),
+        ("", "services") => service_rules::validate(object, old),
+        ("", "nodes") => nodes::validate(object),
+        ("", "endpoints") => endpoints::validate(object, old),
+        ("discovery.k8s.io", "endpointslices") => endpoints::validate_slice(object, old),
         ("", "configmaps") => data::validate_config_map(object),
         ("", "secrets") => data::validate_secret(object),
         ("", "persistentvolumeclaims") => claims::validate_claim(object),
@@ -125,6 +148,7 @@ fn validate(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
         ("rbac.authorization.k8s.io", _) => access::validate_binding(object, info.namespaced),
         ("apps", "deployments") => workloads::validate_deployment(object),
         ("apps", "replicasets") => workloads::validate_replica_set(object),
+        ("apps", _) => workloads::validate_template(&object["spec"]["template"]),
         ("batch", "jobs") => jobs::validate_job(object),
         _ => Vec::new(),
     }
@@ -142,8 +166,9 @@ fn validate_beside(info: &ResourceInfo, object: &Value) -> Vec<FieldError> {
 /// What may not change in this way.
 fn validate_update(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldError> {
     match (info.group(), info.plural()) {
-        ("", "pods") => pods::validate_update(old, new),
-        ("", "services") => services::validate_update(old, new),
+        ("", "pods") => pod_update::validate_update(old, new),
+        ("", "services") => service_rules::validate_update(old, new),
+        ("", "nodes") => nodes::validate_update(old, new),
         ("", "secrets" | "configmaps") => data::validate_update(old, new),
         ("", "persistentvolumeclaims") => claims::validate_update(old, new),
         ("", "persistentvolumes") => volumes::validate_update(old, new),
@@ -164,6 +189,9 @@ fn validate_update(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldEr
 /// What is wrong with a status.
 fn validate_status(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldError> {
     match (info.group(), info.plural()) {
+        ("", "pods") => pod_update::validate_status(old, new),
+        ("", "services") => service_rules::validate_status(old, new),
+        ("", "nodes") => nodes::validate_update(old, new),
         ("policy", "poddisruptionbudgets") => budgets::validate_status(new),
         ("apps", "deployments" | "replicasets") => workloads::validate_status(old, new, info.plural() == "deployments"),
         ("batch", "jobs") => jobs::validate_status(old, new),
@@ -171,9 +199,43 @@ fn validate_status(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldEr
     }
 }
 
+/// What is accepted, but not without a word: an object that is new, or changed from `old`.
+pub(super) fn warnings(info: &ResourceInfo, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let mut said: Vec<String> = match (info.group(), info.plural()) {
+        ("", "pods") if old.is_none() => pod_warnings::of_pod(new),
+        ("", "services") => services::warnings(new),
+        ("", "nodes") => nodes::warnings(new),
+        ("", "endpoints") => endpoints::warnings(new),
+        ("discovery.k8s.io", "endpointslices") => endpoints::slice_warnings(new, old.is_none()),
+        ("", "secrets") => data::secret_warning(new).into_iter().collect(),
+        ("", "serviceaccounts") => data::account_warning(old, new).into_iter().collect(),
+        ("", "persistentvolumeclaims") => claims::warnings(new),
+        ("", "persistentvolumes") => volumes::warnings(new),
+        ("apps", "deployments" | "replicasets") | ("batch", "jobs") if old.is_none() => {
+            workloads::name_warning(object::name(new)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    };
+    if info.group() == "apps" || info.is("batch", "jobs") {
+        said.extend(template_warnings(info, new, old));
+    }
+    said
+}
+
+/// A template that stays as it was is not spoken of again.
+fn template_warnings(info: &ResourceInfo, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let spec = |object: &Value| object["spec"].clone();
+    let changed = old.is_none_or(|old| spec(old) != spec(object));
+    if !changed || !object["spec"]["template"].is_object() || info.plural() == "cronjobs" {
+        return Vec::new();
+    }
+    pod_warnings::of_template(&object["spec"]["template"], "spec.template.")
+}
+
 /// What a changed object keeps of the old one where the writer left it out: values that the server allocated.
 pub(super) fn carry_over(info: &ResourceInfo, old: &Value, new: &mut Value) {
     match (info.group(), info.plural()) {
+        ("", "pods") => pod_defaults::readmit(old, new),
         ("", "services") => services::carry_over(old, new),
         ("", "namespaces") => new["spec"] = old["spec"].clone(),
         ("", "persistentvolumeclaims") => claims::align_sources(new, Some(old)),
@@ -184,6 +246,7 @@ pub(super) fn carry_over(info: &ResourceInfo, old: &Value, new: &mut Value) {
 /// What a write of the status does beside.
 pub(super) fn carry_over_status(info: &ResourceInfo, old: &Value, new: &mut Value, now: &str) {
     match (info.group(), info.plural()) {
+        ("", "pods") => pod_update::carry_status(old, new),
         ("", "persistentvolumes") => volumes::stamp(old, new, now),
         ("apps", "deployments") => {
             object::set_or_remove(object::meta_mut(new), "labels", &old["metadata"]["labels"]);
@@ -205,20 +268,6 @@ pub(super) fn is_new_generation(info: &ResourceInfo, old: &Value, new: &Value) -
     }
 }
 
-/// What is accepted, but not without a word.
-pub(super) fn warnings(info: &ResourceInfo, old: Option<&Value>, new: &Value) -> Vec<String> {
-    match (info.group(), info.plural()) {
-        ("", "secrets") => data::secret_warning(new).into_iter().collect(),
-        ("", "serviceaccounts") => data::account_warning(old, new).into_iter().collect(),
-        ("", "persistentvolumeclaims") => claims::warnings(new),
-        ("", "persistentvolumes") => volumes::warnings(new),
-        ("apps", "deployments" | "replicasets") | ("batch", "jobs") if old.is_none() => {
-            workloads::name_warning(object::name(new)).into_iter().collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// Takes out fields that hold nothing: what is not written when it is empty.
 fn drop_empty(object: &mut Value, fields: &[&str]) {
     let empty = |value: &Value| match value {
@@ -230,6 +279,18 @@ fn drop_empty(object: &mut Value, fields: &[&str]) {
     };
     if let Some(all) = object.as_object_mut() {
         all.retain(|name, value| !(fields.contains(&name.as_str()) && empty(value)));
+    }
+}
+
+/// Lists without items are not kept.
+fn drop_empty_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, v| v.as_array().is_none_or(|list| !list.is_empty()));
+            fields.values_mut().for_each(drop_empty_lists);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty_lists),
+        _ => {}
     }
 }
 

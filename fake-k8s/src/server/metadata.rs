@@ -107,7 +107,7 @@ pub(crate) fn finalizer_warnings(old: Option<&Value>, new: &Value) -> Vec<String
 fn validate_maps_and_owners(object: &Value, errors: &mut Vec<FieldError>) {
     let meta = &object["metadata"];
     validate_labels(&meta["labels"], "metadata.labels", errors);
-    validate_annotations(&meta["annotations"], errors);
+    validate_annotations(&meta["annotations"], "metadata.annotations", errors);
     validate_owners(&meta["ownerReferences"], errors);
 }
 
@@ -220,8 +220,8 @@ pub(crate) fn validate_labels(labels: &Value, field: &str, errors: &mut Vec<Fiel
     }
 }
 
-fn validate_annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
-    let field = "metadata.annotations";
+/// Checks a map of annotations at `field`.
+pub(crate) fn validate_annotations(annotations: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         let faults = qualified_name_faults(&key.to_lowercase()).into_iter();

@@ -221,7 +221,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const BUILTINS: &[Row] = &[
     Row("", "v1", "namespaces", "Namespace", "ns", "", "s"),
     Row("", "v1", "nodes", "Node", "no", "", "s"),
-    Row("", "v1", "pods", "Pod", "po", "all", "ns"),
+    Row("", "v1", "pods", "Pod", "po", "all", "nsg"),
     Row("", "v1", "services", "Service", "svc", "all", "nsc"),
     Row("", "v1", "endpoints", "Endpoints", "ep", "", "nc"),
     Row("", "v1", "secrets", "Secret", "", "", "n"),

@@ -302,6 +302,10 @@ fn is_new_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
     if let Some(is_new) = super::builtin::is_new_generation(info, old, new) {
         return is_new;
     }
+    let labels = |object: &Value| object["metadata"]["labels"].clone();
+    if info.is("discovery.k8s.io", "endpointslices") && labels(old) != labels(new) {
+        return true;
+    }
     if !info.custom && old.get("spec").is_some() {
         return old["spec"] != new["spec"];
     }

@@ -108,10 +108,13 @@ impl Faults {
     pub fn port(&mut self, field: &str, port: &Value) {
         match port.as_str() {
             None => self.port_number(field, number(port)),
-            Some(name) => drop(self.port_name(field, name)),
+            Some(name) => {
+                self.port_name(field, name);
+            }
         }
     }
 
+    /// The name of a port; true when there is something wrong with it.
     pub fn port_name(&mut self, field: &str, name: &str) -> bool {
         let faults = port_name_faults(name);
         let any = !faults.is_empty();

@@ -265,13 +265,13 @@ fn validate_template_update(old: &Value, new: &Value) -> Option<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::builtin::pods;
+    use crate::server::builtin::pod_defaults;
 
     fn job(change: Value) -> Value {
         let mut job = json!({"metadata": {"name": "x", "uid": "u"}, "spec": {"template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}});
         json_patch::merge(&mut job["spec"], &change);
-        pods::default_spec(object::entry_object(&mut job["spec"]["template"], "spec"));
+        pod_defaults::default_spec(object::entry_object(&mut job["spec"]["template"], "spec"));
         default_job(&mut job);
         select(&mut job);
         job

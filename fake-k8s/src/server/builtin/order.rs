@@ -89,7 +89,7 @@ fn run(check: Check, info: &ResourceInfo, old: &Value, new: &Value) -> Vec<Field
         Metadata => validate(new, NameRule::of(info)),
         Kept => validate_update(old, new),
         Rules if info.storage == definitions::storage() => return definitions::validate(new),
-        Rules => return super::validate(info, new),
+        Rules => return super::validate(info, new, (!old.is_null()).then_some(old)),
         Beside => return super::validate_beside(info, new),
         Changes => return super::validate_update(info, old, new),
     };

@@ -1,274 +1,333 @@
-//! Pods: their defaults, and the few fields of a running pod that may change.
+//! What is wrong with a pod, or with the template of one.
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::set_default;
-use crate::server::metadata::label_1123_fault;
-use crate::server::{FieldError, FieldErrorKind};
+use super::checks::{Faults, count, items, number, text};
+use super::pod_containers::{self, Surroundings};
+use super::{addresses, pod_resources, pod_scheduling, pod_security, pod_volumes};
+use crate::server::metadata::{validate_annotations, validate_labels};
+use crate::server::{FieldError, object};
 
-/// Fills in a pod's spec, also that of a template.
-pub fn default_spec(spec: &mut Map<String, Value>) {
-    for (field, value) in [
-        ("restartPolicy", json!("Always")),
-        ("dnsPolicy", json!("ClusterFirst")),
-        ("schedulerName", json!("default-scheduler")),
-        ("terminationGracePeriodSeconds", json!(30)),
-        ("securityContext", json!({})),
-    ] {
-        set_default(spec, field, value);
-    }
-    for list in ["initContainers", "containers"] {
-        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(container) = container.as_object_mut() {
-                default_container(container);
-            }
-        }
-    }
-    for volume in spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten() {
-        for source in ["secret", "configMap", "downwardAPI", "projected"] {
-            if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
-                set_default(source, "defaultMode", json!(420));
-            }
-        }
-        let known = volume.as_object().is_some_and(|v| v.len() > 1);
-        if !known && volume.is_object() {
-            volume["emptyDir"] = json!({});
-        }
-    }
-}
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// What admission adds to a pod, but not to a template.
-pub fn admit(spec: &mut Map<String, Value>, service_accounts: bool) {
-    if service_accounts {
-        set_default(spec, "serviceAccountName", json!("default"));
-        let account = spec["serviceAccountName"].clone();
-        spec.insert("serviceAccount".into(), account);
-    }
-    set_default(spec, "enableServiceLinks", json!(true));
-    set_default(spec, "priority", json!(0));
-    set_default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
-    let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    let Some(list) = tolerations.as_array_mut() else { return };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let covered = |t: &Value| {
-            (t["key"] == key || (t["key"].as_str().is_none_or(str::is_empty) && t["operator"] == "Exists"))
-                && (t["effect"].as_str().is_none_or(str::is_empty) || t["effect"] == "NoExecute")
-        };
-        if !list.iter().any(covered) {
-            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
-        }
-    }
-}
-
-fn default_container(container: &mut Map<String, Value>) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let tag = image.rsplit('/').next().unwrap_or_default().split_once(':').map(|(_, tag)| tag);
-    let latest = !image.contains('@') && matches!(tag, None | Some("latest"));
-    set_default(container, "imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" }));
-    set_default(container, "terminationMessagePath", json!("/dev/termination-log"));
-    set_default(container, "terminationMessagePolicy", json!("File"));
-    set_default(container, "resources", json!({}));
-    for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(port) = port.as_object_mut() {
-            set_default(port, "protocol", json!("TCP"));
-        }
-    }
-    for field in container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(reference) = field.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
-            set_default(reference, "apiVersion", json!("v1"));
-        }
-    }
-    // A limit without a request asks for as much.
-    let resources = container.get_mut("resources").and_then(Value::as_object_mut);
-    if let Some(resources) = resources
-        && let Some(Value::Object(limits)) = resources.get("limits").cloned()
-    {
-        let requests = resources.entry("requests").or_insert_with(|| json!({}));
-        if let Some(requests) = requests.as_object_mut() {
-            limits.into_iter().for_each(|(name, limit)| set_default(requests, &name, limit));
-        }
-    }
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) {
-            default_probe(probe);
-        }
-    }
-}
-
-fn default_probe(probe: &mut Map<String, Value>) {
-    for (field, value) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        if probe.get(field).and_then(Value::as_i64).unwrap_or(0) == 0 {
-            probe.insert(field.into(), json!(value));
-        }
-    }
-    if let Some(http) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
-        set_default(http, "scheme", json!("HTTP"));
-        set_default(http, "path", json!("/"));
-    }
-}
-
-/// Guaranteed, Burstable or BestEffort.
-pub fn qos_class(pod: &Value) -> &'static str {
-    let containers = || containers(pod).map(|(_, c)| &c["resources"]);
-    let amount = |r: &Value, kind: &str, name: &str| r[kind][name].as_str().map(str::to_owned).unwrap_or_default();
-    let wants =
-        |r: &Value| ["requests", "limits"].iter().any(|k| ["cpu", "memory"].iter().any(|n| !r[*k][*n].is_null()));
-    if !containers().any(wants) {
-        return "BestEffort";
-    }
-    let fixed = |r: &Value| {
-        ["cpu", "memory"].iter().all(|n| {
-            let limit = amount(r, "limits", n);
-            !limit.is_empty() && limit == amount(r, "requests", n)
-        })
-    };
-    if containers().all(fixed) { "Guaranteed" } else { "Burstable" }
-}
-
-/// Every container with its path.
-fn containers(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
-    ["initContainers", "containers"].into_iter().flat_map(move |list| {
-        let all = pod["spec"][list].as_array().into_iter().flatten().enumerate();
-        all.map(move |(i, c)| (format!("spec.{list}[{i}]"), c))
-    })
-}
-
-/// The mistakes in a pod that would otherwise surface as odd behaviour of a kubelet.
+/// What is wrong with a new pod, apart from its metadata.
 pub fn validate(pod: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut faults = Faults(validate_always(pod));
     let spec = &pod["spec"];
-    if spec["containers"].as_array().is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required("spec.containers", ""));
+    if count(&spec["ephemeralContainers"]) > 0 {
+        faults.forbidden("spec.ephemeralContainers", "cannot be set on create");
     }
-    let supported = ["Always", "Never", "OnFailure"];
-    if !supported.contains(&spec["restartPolicy"].as_str().unwrap_or_default()) {
-        let all = supported.map(str::to_owned);
-        errors.push(FieldError::not_supported("spec.restartPolicy", spec["restartPolicy"].clone(), &all));
+    if !text(&spec["nodeName"]).is_empty() && count(&spec["schedulingGates"]) > 0 {
+        faults.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
-    for field in ["hostname", "subdomain"] {
-        if let Some(why) = spec[field].as_str().filter(|h| !h.is_empty()).and_then(label_1123_fault) {
-            errors.push(FieldError::invalid(format!("spec.{field}"), spec[field].clone(), why));
+    faults.0
+}
+
+/// What is wrong with a pod, new or changed.
+pub fn validate_always(pod: &Value) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    let spec = &pod["spec"];
+    check_annotations(&mut faults, "metadata.annotations", pod);
+    check_spec(&mut faults, "spec", spec, Some(object::name(pod)));
+    if text(&spec["serviceAccountName"]).is_empty() {
+        check_no_tokens(&mut faults, spec);
+    }
+    for list in ["containers", "initContainers"] {
+        for (i, container) in items(&spec[list]) {
+            pod_containers::check_image(&mut faults, &format!("spec.{list}[{i}]"), container);
         }
     }
-    let mut volumes = BTreeSet::new();
-    for (i, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
-        let path = format!("spec.volumes[{i}].name");
-        let name = volume["name"].as_str().unwrap_or_default();
+    faults.0
+}
+
+fn check_no_tokens(faults: &mut Faults, spec: &Value) {
+    for (i, volume) in items(&spec["volumes"]) {
+        for (j, source) in items(&volume["projected"]["sources"]) {
+            if !source["serviceAccountToken"].is_null() {
+                let at = format!("spec.volumes[{i}].projected.sources[{j}].serviceAccountToken");
+                faults.forbidden(at, "must not be specified when serviceAccountName is not set");
+            }
+        }
+    }
+}
+
+/// What is wrong with a template of pods at `at`.
+pub fn validate_template(template: &Value, at: &str) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    validate_labels(&template["metadata"]["labels"], &format!("{at}.labels"), &mut faults.0);
+    validate_annotations(&template["metadata"]["annotations"], &format!("{at}.annotations"), &mut faults.0);
+    check_annotations(&mut faults, &format!("{at}.annotations"), template);
+    check_spec(&mut faults, &format!("{at}.spec"), &template["spec"], None);
+    if count(&template["spec"]["ephemeralContainers"]) > 0 {
+        faults.forbidden(format!("{at}.spec.ephemeralContainers"), "ephemeral containers not allowed in pod template");
+    }
+    faults.0
+}
+
+/// Checks what annotations say of a pod.
+pub fn check_annotations(faults: &mut Faults, at: &str, pod: &Value) {
+    if let Some(mirror) = object::annotation(pod, MIRROR)
+        && text(&pod["spec"]["nodeName"]).is_empty()
+    {
+        faults.invalid(format!("{at}[{MIRROR}]"), mirror, "must set spec.nodeName if mirror pod annotation is set");
+    }
+    if let Some(cost) = object::annotation(pod, DELETION_COST) {
+        // A number that could also be written without its sign or its zeros is none.
+        let plain = !cost.starts_with('+') && (cost == "0" || !cost.trim_start_matches('-').starts_with('0'));
+        if !plain || cost.parse::<i32>().is_err() {
+            faults.invalid(format!("{at}[{DELETION_COST}]"), cost, "must be a 32bit integer");
+        }
+    }
+}
+
+/// Checks a spec; the pod's name is known unless this is a template.
+fn check_spec(faults: &mut Faults, at: &str, spec: &Value, pod: Option<&str>) {
+    let volumes = pod_volumes::check(faults, at, spec, pod);
+    let claims: BTreeSet<&str> =
+        items(&spec["resourceClaims"]).map(|(_, c)| text(&c["name"])).filter(|n| !n.is_empty()).collect();
+    check_claims(faults, &format!("{at}.resourceClaims"), spec);
+    let around = Surroundings { volumes, claims, spec };
+    pod_containers::check_main(faults, at, &around);
+    pod_containers::check_init(faults, at, &around);
+    pod_containers::check_ephemeral(faults, at, &around);
+    pod_resources::check_pod(faults, at, spec);
+    check_host_network(faults, at, spec, pod.is_some());
+    faults.required_one_of(format!("{at}.restartPolicy"), &spec["restartPolicy"], &["Always", "OnFailure", "Never"]);
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    faults.required_one_of(format!("{at}.dnsPolicy"), &spec["dnsPolicy"], &policies);
+    validate_labels(&spec["nodeSelector"], &format!("{at}.nodeSelector"), &mut faults.0);
+    pod_security::check_pod(faults, at, spec);
+    pod_scheduling::check_affinity(faults, &format!("{at}.affinity"), &spec["affinity"]);
+    check_dns(faults, &format!("{at}.dnsConfig"), spec);
+    check_gates(faults, at, spec);
+    let spreading = format!("{at}.topologySpreadConstraints");
+    pod_scheduling::check_spreading(faults, &spreading, &spec["topologySpreadConstraints"]);
+    check_host_users(faults, at, spec);
+    check_names(faults, at, spec);
+}
+
+fn check_claims(faults: &mut Faults, at: &str, spec: &Value) {
+    let mut names = BTreeSet::new();
+    for (i, claim) in items(&spec["resourceClaims"]) {
+        let (at, name) = (format!("{at}[{i}]"), text(&claim["name"]));
         if name.is_empty() {
-            errors.push(FieldError::required(path, ""));
-        } else if let Some(why) = label_1123_fault(name) {
-            errors.push(FieldError::invalid(path, name, why));
-        } else if !volumes.insert(name) {
-            errors.push(FieldError::duplicate(path, name));
+            faults.required(format!("{at}.name"), "");
+        } else if names.contains(name) {
+            faults.duplicate(format!("{at}.name"), name);
+        } else {
+            faults.label(format!("{at}.name"), name);
+            names.insert(name);
         }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let why = match sources.iter().filter(|field| !claim[**field].is_null()).count() {
+            0 => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            2 => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            _ => "",
+        };
+        if !why.is_empty() {
+            let part = |field: &str| &claim[field];
+            let shown = format!(
+                "{{\"Name\":{name:?},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+                part(sources[0]),
+                part(sources[1])
+            );
+            let error = FieldError::invalid(&at, Value::Null, why);
+            faults.0.push(error.printed(shown));
+        }
+        for field in sources {
+            if let Some(source) = claim[field].as_str() {
+                faults.subdomain(format!("{at}.{field}"), source);
+            }
+        }
+    }
+}
+
+fn check_host_network(faults: &mut Faults, at: &str, spec: &Value, is_pod: bool) {
+    if spec["hostNetwork"] != true {
+        return;
+    }
+    for (i, container) in items(&spec["containers"]) {
+        for (j, port) in items(&container["ports"]) {
+            let (host, own) = (number(&port["hostPort"]), number(&port["containerPort"]));
+            if (is_pod || host != 0) && host != own {
+                let at = format!("{at}.containers[{i}].ports[{j}].hostPort");
+                faults.invalid(at, host, "must match `containerPort` when `hostNetwork` is true");
+            }
+        }
+    }
+}
+
+fn check_dns(faults: &mut Faults, at: &str, spec: &Value) {
+    let config = &spec["dnsConfig"];
+    let servers = &config["nameservers"];
+    if spec["dnsPolicy"] == "None" {
+        if config.is_null() {
+            return faults.required(at, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        if count(servers) == 0 {
+            let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return faults.required(format!("{at}.nameservers"), why);
+        }
+    }
+    if count(servers) > 3 {
+        faults.invalid(format!("{at}.nameservers"), servers.clone(), "must not have more than 3 nameservers");
+    }
+    for (i, server) in items(servers) {
+        addresses::check(faults, &format!("{at}.nameservers[{i}]"), text(server));
+    }
+    let searches = &config["searches"];
+    if count(searches) > 32 {
+        faults.invalid(format!("{at}.searches"), searches.clone(), "must not have more than 32 search paths");
+    }
+    if items(searches).map(|(_, search)| text(search).len() + 1).sum::<usize>() > 2049 {
+        let why = "must not have more than 2048 characters (including spaces) in the search list";
+        faults.invalid(format!("{at}.searches"), searches.clone(), why);
+    }
+    for (i, search) in items(searches).map(|(i, search)| (i, text(search))).filter(|(_, search)| *search != ".") {
+        check_search(faults, format!("{at}.searches[{i}]"), search.strip_suffix('.').unwrap_or(search));
+    }
+    for (i, option) in items(&config["options"]) {
+        if text(&option["name"]).is_empty() {
+            faults.required(format!("{at}.options[{i}]"), "must not be empty");
+        }
+    }
+}
+
+// Unlike other names, a search path may have underscores.
+fn check_search(faults: &mut Faults, at: String, search: &str) {
+    const SHAPE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character or an underscore (e.g. 'example.com', regex used for validation is '[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*')";
+    let edge = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
+    let part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(edge) && bytes.last().is_some_and(edge) && bytes.iter().all(|b| edge(b) || *b == b'-')
+    };
+    if search.len() > 253 {
+        faults.invalid(at.clone(), search, "must be no more than 253 characters");
+    }
+    if !search.split('.').all(part) {
+        faults.invalid(at, search, SHAPE);
+    }
+}
+
+fn check_gates(faults: &mut Faults, at: &str, spec: &Value) {
+    for (i, gate) in items(&spec["readinessGates"]) {
+        faults.qualified_name(format!("{at}.readinessGates[{i}].conditionType"), text(&gate["conditionType"]));
     }
     let mut names = BTreeSet::new();
-    for (path, container) in containers(pod) {
-        let name = container["name"].as_str().unwrap_or_default();
-        if name.is_empty() {
-            errors.push(FieldError::required(format!("{path}.name"), ""));
-        } else if let Some(why) = label_1123_fault(name) {
-            errors.push(FieldError::invalid(format!("{path}.name"), name, why));
-        } else if !names.insert(name) {
-            errors.push(FieldError::duplicate(format!("{path}.name"), name));
-        }
-        validate_container(&path, container, &volumes, &mut errors);
-    }
-    errors
-}
-
-fn validate_container(path: &str, container: &Value, volumes: &BTreeSet<&str>, errors: &mut Vec<FieldError>) {
-    if container["image"].as_str().is_none_or(str::is_empty) {
-        errors.push(FieldError::required(format!("{path}.image"), ""));
-    }
-    for (i, mount) in container["volumeMounts"].as_array().into_iter().flatten().enumerate() {
-        let name = mount["name"].as_str().unwrap_or_default();
-        let at = |field: &str| format!("{path}.volumeMounts[{i}].{field}");
-        if name.is_empty() {
-            errors.push(FieldError::required(at("name"), ""));
-        } else if !volumes.contains(name) {
-            errors.push(FieldError::of(FieldErrorKind::NotFound, at("name"), json!(name), ""));
-        }
-        if mount["mountPath"].as_str().is_none_or(str::is_empty) {
-            errors.push(FieldError::required(at("mountPath"), ""));
-        }
-    }
-    for (i, variable) in container["env"].as_array().into_iter().flatten().enumerate() {
-        if variable["name"].as_str().is_none_or(str::is_empty) {
-            errors.push(FieldError::required(format!("{path}.env[{i}].name"), ""));
-        }
-    }
-    for (i, port) in container["ports"].as_array().into_iter().flatten().enumerate() {
-        let number = port["containerPort"].as_i64().unwrap_or(0);
-        if !(1..=65535).contains(&number) {
-            let at = format!("{path}.ports[{i}].containerPort");
-            errors.push(FieldError::invalid(at, number, "must be between 1 and 65535, inclusive"));
+    for (i, gate) in items(&spec["schedulingGates"]) {
+        let (at, name) = (format!("{at}.schedulingGates[{i}]"), text(&gate["name"]));
+        faults.qualified_name(&at, name);
+        if !names.insert(name) {
+            faults.duplicate(at, name);
         }
     }
 }
 
-const ONLY_THESE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-/// A pod is what it was created as, but for its images and a few more fields.
-pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let mut allowed = new["spec"].clone();
-    for list in ["containers", "initContainers"] {
-        let (before, after) = (old["spec"][list].as_array(), allowed.get_mut(list).and_then(Value::as_array_mut));
-        if let (Some(before), Some(after)) = (before, after) {
-            if before.len() != after.len() {
-                errors.push(FieldError::forbidden(
-                    format!("spec.{list}"),
-                    "pod updates may not add or remove containers",
-                ));
-                return errors;
-            }
-            for (b, a) in before.iter().zip(after) {
-                a["image"] = b["image"].clone();
-            }
+fn check_host_users(faults: &mut Faults, at: &str, spec: &Value) {
+    if spec["hostUsers"] != false {
+        return;
+    }
+    let why = "when `hostUsers` is false";
+    for (field, named) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec[field] == true {
+            faults.forbidden(format!("{at}.{named}"), why);
         }
     }
-    let fields = ["activeDeadlineSeconds", "tolerations"];
-    for field in fields {
-        if let Some(map) = allowed.as_object_mut() {
-            crate::server::object::set_or_remove(map, field, &old["spec"][field]);
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for (i, _) in items(&spec[list]).filter(|(_, container)| count(&container["volumeDevices"]) > 0) {
+            faults.forbidden(format!("{at}.{list}[{i}].volumeDevices"), why);
         }
     }
-    let tolerations = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
-    let now = tolerations(new);
-    if !tolerations(old).iter().all(|t| now.contains(t)) {
-        let detail = "existing toleration can not be modified except its tolerationSeconds";
-        errors.push(FieldError::forbidden("spec.tolerations", detail));
-    }
-    if let (Some(before), after) =
-        (old["spec"]["activeDeadlineSeconds"].as_i64(), &new["spec"]["activeDeadlineSeconds"])
-    {
-        match after.as_i64() {
-            None => errors.push(FieldError::invalid(
-                "spec.activeDeadlineSeconds",
-                Value::Null,
-                "must not update from a positive integer to nil value",
-            )),
-            Some(now) if now > before => errors.push(FieldError::invalid(
-                "spec.activeDeadlineSeconds",
-                now,
-                format!("must be less than or equal to previous value: {before}"),
-            )),
-            Some(_) => {}
-        }
-    }
-    if allowed != old["spec"] {
-        let changed = differences(&old["spec"], &allowed);
-        errors.push(FieldError::forbidden("spec", format!("{ONLY_THESE}\n{}", changed.join("\n"))));
-    }
-    errors
 }
 
-fn differences(old: &Value, new: &Value) -> Vec<String> {
-    let keys: BTreeSet<&String> = [old, new].iter().filter_map(|v| v.as_object()).flat_map(|m| m.keys()).collect();
-    let changed = keys.into_iter().filter(|k| old[k.as_str()] != new[k.as_str()]);
-    changed.map(|k| format!("- {k}: {}\n+ {k}: {}", old[k.as_str()], new[k.as_str()])).collect()
+fn check_names(faults: &mut Faults, at: &str, spec: &Value) {
+    for field in ["serviceAccountName", "nodeName"].into_iter().filter(|field| !text(&spec[*field]).is_empty()) {
+        faults.subdomain(format!("{at}.{field}"), text(&spec[field]));
+    }
+    if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64() {
+        faults.within(format!("{at}.activeDeadlineSeconds"), seconds, 1, i64::from(i32::MAX));
+    }
+    for field in ["hostname", "subdomain"].into_iter().filter(|field| !text(&spec[*field]).is_empty()) {
+        faults.label(format!("{at}.{field}"), text(&spec[field]));
+    }
+    pod_scheduling::check_tolerations(faults, &format!("{at}.tolerations"), &spec["tolerations"]);
+    for (i, alias) in items(&spec["hostAliases"]) {
+        addresses::check(faults, &format!("{at}.hostAliases[{i}].ip"), text(&alias["ip"]));
+        for (j, host) in items(&alias["hostnames"]) {
+            faults.subdomain(format!("{at}.hostAliases[{i}].hostnames[{j}]"), text(host));
+        }
+    }
+    for field in ["priorityClassName", "runtimeClassName"].into_iter().filter(|f| !text(&spec[*f]).is_empty()) {
+        faults.subdomain(format!("{at}.{field}"), text(&spec[field]));
+    }
+    if !spec["preemptionPolicy"].is_null() {
+        let policies = ["PreemptLowerPriority", "Never"];
+        faults.required_one_of(format!("{at}.preemptionPolicy"), &spec["preemptionPolicy"], &policies);
+    }
+    let os = &spec["os"];
+    if !os.is_null() {
+        if text(&os["name"]).is_empty() {
+            faults.required(format!("{at}.os.name"), "");
+        } else {
+            faults.one_of(format!("{at}.os"), &os["name"], &["linux", "windows"]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::pod_defaults;
+    use super::*;
+
+    fn said(change: impl Fn(&mut Value)) -> Vec<String> {
+        let mut pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}});
+        change(&mut pod["spec"]);
+        pod_defaults::default_pod(&mut pod);
+        validate(&pod).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_rule_has_its_words() {
+        let nothing: [&str; 0] = [];
+        assert_eq!(said(|_| {}), nothing);
+        assert_eq!(said(|s| s["containers"] = json!([])), ["spec.containers: Required value"]);
+        assert_eq!(
+            said(|s| s["restartPolicy"] = json!("Sometimes")),
+            [
+                "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\""
+            ]
+        );
+        assert_eq!(
+            said(|s| s["containers"][0]["volumeMounts"] = json!([{"name": "none", "mountPath": "/a"}])),
+            ["spec.containers[0].volumeMounts[0].name: Not found: \"none\""]
+        );
+        assert_eq!(
+            said(|s| s["containers"][0]["ports"] = json!([{"containerPort": 70000}])),
+            ["spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"]
+        );
+        assert_eq!(
+            said(|s| s["initContainers"] =
+                json!([{"name": "main", "image": "a", "livenessProbe": {"exec": {"command": ["a"]}}}])),
+            [
+                "spec.initContainers[0].name: Duplicate value: \"main\"",
+                "spec.initContainers[0].livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always"
+            ]
+        );
+        assert_eq!(
+            said(|s| s["containers"][0]["image"] = json!(" a")),
+            ["spec.containers[0].image: Invalid value: \" a\": must not have leading or trailing whitespace"]
+        );
+    }
+
+    #[test]
+    fn a_template_is_judged_at_its_place() {
+        let template =
+            json!({"metadata": {"labels": {"a": "-"}}, "spec": {"restartPolicy": "Always", "dnsPolicy": "Default"}});
+        let said: Vec<String> = validate_template(&template, "spec.template").iter().map(|e| e.field.clone()).collect();
+        assert_eq!(said, ["spec.template.labels", "spec.template.spec.containers"]);
+    }
 }

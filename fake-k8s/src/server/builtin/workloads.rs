@@ -124,11 +124,7 @@ fn validate_pods(spec: &Value, faults: &mut Faults) {
 
 /// The rules of a pod, of one that is yet to be made.
 pub fn validate_template(template: &Value) -> Vec<FieldError> {
-    let mut errors = pods::validate(template);
-    for error in &mut errors {
-        error.field = format!("spec.template.{}", error.field);
-    }
-    errors
+    pods::validate_template(template, "spec.template")
 }
 
 fn validate_strategy(strategy: &Value, faults: &mut Faults) {
@@ -222,13 +218,14 @@ pub fn name_warning(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::builtin::pod_defaults;
 
     fn deployment(change: Value) -> Value {
         let container = json!({"name": "a", "image": "a", "imagePullPolicy": "Always"});
         let mut deployment = json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}}});
         json_patch::merge(&mut deployment["spec"], &change);
-        pods::default_spec(object::entry_object(&mut deployment["spec"]["template"], "spec"));
+        pod_defaults::default_spec(object::entry_object(&mut deployment["spec"]["template"], "spec"));
         default_deployment(&mut deployment);
         deployment
     }
