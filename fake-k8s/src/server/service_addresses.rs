@@ -158,11 +158,13 @@ fn give_ports(service: &mut Value, old: Option<&Value>, ports: &mut Ports<'_>) -
             (0, None) => ports.any()?,
             (asked, _) => asked,
         };
-        if given != 0 && !before.contains(&given) && !ports.mine.contains(&given) {
-            if let Err(why) = ports.ask(given) {
-                let at = format!("spec.ports[{i}].nodePort");
-                return invalid(service, &[FieldError::invalid(at, given, why)]);
-            }
+        let mine = ports.mine.contains(&given) && (old.is_some() || shared.is_none_or(|shared| shared == given));
+        if !mine
+            && !before.contains(&given)
+            && let Err(why) = ports.ask(given)
+        {
+            let at = format!("spec.ports[{i}].nodePort");
+            return invalid(service, &[FieldError::invalid(at, given, why)]);
         }
         service["spec"]["ports"][i]["nodePort"] = json!(given);
     }

@@ -225,6 +225,7 @@ pub fn slice_warnings(slice: &Value, new: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use super::*;
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::checks::{Faults, count, items, text};
 use super::quantities::Quantity;
+use super::shape::{Part, Shape, compact};
 use super::{addresses, drop_empty_lists};
 use crate::server::{FieldError, object};
 
@@ -22,6 +23,14 @@ const NODE_INFO: &[&str] = &[
     "osImage",
     "systemUUID",
 ];
+
+const TAINT: &[Part] = &[
+    Part("Key", "key", Shape::Text),
+    Part("Value", "value", Shape::Text),
+    Part("Effect", "effect", Shape::Text),
+    Part("TimeAdded", "timeAdded", Shape::Open),
+];
+const ADDRESS: &[Part] = &[Part("Type", "type", Shape::Text), Part("Address", "address", Shape::Text)];
 
 pub fn default_node(node: &mut Value) {
     drop_empty_lists(node);
@@ -90,8 +99,7 @@ fn check_taints(faults: &mut Faults, node: &Value) {
         faults.label_value(format!("{at}.value"), value);
         faults.required_one_of(format!("{at}.effect"), &taint["effect"], EFFECTS);
         if !seen.insert((effect, key)) {
-            let added = &taint["timeAdded"];
-            let shown = format!("{{\"Key\":{key:?},\"Value\":{value:?},\"Effect\":{effect:?},\"TimeAdded\":{added}}}");
+            let shown = compact(Shape::Struct(TAINT), taint);
             let why = "taints must be unique by key and effect pair";
             let error = FieldError::duplicate(at, Value::Null).printed(shown);
             faults.0.push(FieldError { detail: why.into(), ..error });
@@ -122,7 +130,7 @@ pub fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     for (i, address) in items(&new["status"]["addresses"]) {
         let (kind, at) = (text(&address["type"]), text(&address["address"]));
         if !seen.insert((kind, at)) {
-            let shown = format!("{{\"Type\":{kind:?},\"Address\":{at:?}}}");
+            let shown = compact(Shape::Struct(ADDRESS), address);
             let at = format!("status.addresses[{i}]");
             faults.0.push(FieldError::duplicate(at, Value::Null).printed(shown));
         }

@@ -145,7 +145,7 @@ fn pull_policy(image: &str) -> &'static str {
     let (last, tag) = last.split_once(':').map_or((last, None), |(last, tag)| (last, Some(tag)));
     let host =
         |part: &str| part.contains(['.', ':']) || part == "localhost" || part.bytes().any(|b| b.is_ascii_uppercase());
-    let folders = folder.split('/').enumerate().filter(|(i, part)| !part.is_empty() && !(*i == 0 && host(part)));
+    let folders = folder.split('/').enumerate().filter(|(i, part)| !part.is_empty() && (*i > 0 || !host(part)));
     let known = folders.map(|(_, part)| part).chain([last]).all(|part| {
         let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         let bytes = part.as_bytes();
@@ -199,10 +199,10 @@ fn default_volume(volume: &mut Map<String, Value>) {
     if let Some(downward) = volume.get_mut("downwardAPI") {
         items_mut(downward, "items").for_each(default_downward);
     }
-    if let Some(limit) = volume.get_mut("emptyDir").and_then(|e| e.get_mut("sizeLimit")) {
-        if let Some(quantity) = Quantity::of(limit) {
-            *limit = json!(quantity.to_string());
-        }
+    if let Some(limit) = volume.get_mut("emptyDir").and_then(|e| e.get_mut("sizeLimit"))
+        && let Some(quantity) = Quantity::of(limit)
+    {
+        *limit = json!(quantity.to_string());
     }
     for source in volume.get_mut("projected").map(|p| items_mut(p, "sources")).into_iter().flatten() {
         if let Some(downward) = source.get_mut("downwardAPI") {

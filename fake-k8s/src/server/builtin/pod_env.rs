@@ -174,6 +174,7 @@ fn check_from(faults: &mut Faults, list: &str, i: usize, source: &Value) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

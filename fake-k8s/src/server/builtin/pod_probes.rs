@@ -86,6 +86,7 @@ fn check_sleep(faults: &mut Faults, at: &str, seconds: i64, grace: &Value) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -303,6 +303,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -230,6 +230,7 @@ fn check_positive(faults: &mut Faults, at: String, value: &Value) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -159,6 +159,7 @@ pub fn check_container(faults: &mut Faults, at: &str, context: &Value, spec: &Va
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -534,8 +534,9 @@ const POD_OS: &[Part] = &[
 const POD_SCHEDULING_GATE: &[Part] = &[
     Part("Name", "name", Text),
 ];
+/// `core.PodResourceClaim`.
 #[rustfmt::skip]
-const POD_RESOURCE_CLAIM: &[Part] = &[
+pub const POD_RESOURCE_CLAIM: &[Part] = &[
     Part("Name", "name", Text), Part("ResourceClaimName", "resourceClaimName", Open),
     Part("ResourceClaimTemplateName", "resourceClaimTemplateName", Open),
 ];

@@ -284,6 +284,7 @@ fn check_addresses(faults: &mut Faults, field: &str, before: &Value, status: &Va
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -105,10 +105,8 @@ fn check_source(faults: &mut Faults, at: &str, volume: &Value) {
 
 fn check_one(faults: &mut Faults, at: &str, kind: &str, source: &Value) {
     match kind {
-        "emptyDir" => {
-            if Quantity::of(&source["sizeLimit"]).is_some_and(Quantity::is_negative) {
-                faults.forbidden(format!("{at}.sizeLimit"), "SizeLimit field must be a valid resource quantity");
-            }
+        "emptyDir" if Quantity::of(&source["sizeLimit"]).is_some_and(Quantity::is_negative) => {
+            faults.forbidden(format!("{at}.sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
         "hostPath" => check_host_path(faults, at, source),
         "secret" => check_files(faults, at, source, "secretName"),
@@ -282,6 +280,7 @@ fn check_own_path(faults: &mut Faults, at: &str, path: &str) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -227,6 +227,7 @@ fn pod_terms(out: &mut Vec<String>, at: &str, spec: &Value) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

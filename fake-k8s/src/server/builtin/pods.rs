@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::checks::{Faults, count, items, number, text};
 use super::pod_containers::{self, Surroundings};
+use super::pod_shape::POD_RESOURCE_CLAIM;
+use super::shape::{Shape, compact};
 use super::{addresses, pod_resources, pod_scheduling, pod_security, pod_volumes};
 use crate::server::metadata::{validate_annotations, validate_labels};
 use crate::server::{FieldError, object};
@@ -127,12 +129,7 @@ fn check_claims(faults: &mut Faults, at: &str, spec: &Value) {
             _ => "",
         };
         if !why.is_empty() {
-            let part = |field: &str| &claim[field];
-            let shown = format!(
-                "{{\"Name\":{name:?},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
-                part(sources[0]),
-                part(sources[1])
-            );
+            let shown = compact(Shape::Struct(POD_RESOURCE_CLAIM), claim);
             let error = FieldError::invalid(&at, Value::Null, why);
             faults.0.push(error.printed(shown));
         }
@@ -277,6 +274,7 @@ fn check_names(faults: &mut Faults, at: &str, spec: &Value) {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use serde_json::json;
 

@@ -1,9 +1,10 @@
 //! What is wrong with a service, and what may not change in one.
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::checks::{Faults, PROTOCOLS, count, items, number, text};
+use super::shape::{Part, Shape, compact};
 use super::{addresses, services};
 use crate::server::metadata::validate_labels;
 use crate::server::{FieldError, object};
@@ -12,6 +13,15 @@ const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const BALANCERS_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+
+const PORT: &[Part] = &[
+    Part("Name", "name", Shape::Text),
+    Part("Protocol", "protocol", Shape::Text),
+    Part("AppProtocol", "appProtocol", Shape::Open),
+    Part("Port", "port", Shape::Number),
+    Part("TargetPort", "targetPort", Shape::Number),
+    Part("NodePort", "nodePort", Shape::Number),
+];
 
 /// Is it one that has no address, but those of its pods?
 pub fn is_headless(service: &Value) -> bool {
@@ -201,9 +211,7 @@ fn check_doubles(faults: &mut Faults, spec: &Value) {
     for (at, port) in ports() {
         let (protocol, number) = (text(&port["protocol"]), number(&port["port"]));
         if !seen.insert((protocol, number)) {
-            let shown = format!(
-                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}"
-            );
+            let shown = compact(Shape::Struct(PORT), &json!({"protocol": protocol, "port": number}));
             faults.0.push(FieldError::duplicate(at, Value::Null).printed(shown));
         }
     }
@@ -389,9 +397,8 @@ pub fn validate_status(old: &Value, new: &Value) -> Vec<FieldError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn said(mut service: Value) -> Vec<String> {

@@ -271,6 +271,7 @@ fn list_warnings(field: &str, list: &Value) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_pass_by_value, reason = "JSON is written where it is passed")]
 mod tests {
     use super::*;
 
