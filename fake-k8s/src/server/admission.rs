@@ -65,7 +65,7 @@ impl Server {
         self.check_default_priority(info, object)?;
         match info.custom {
             true => self.warnings.extend(metadata::finalizer_warnings(None, object)),
-            false => self.warnings.extend(builtin::warnings(info, None, object)),
+            false => self.warnings.extend(builtin::warnings(info, object, None)),
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Server {
         let status_only = request.subresource.is_some();
         builtin::carry_over(info, old, new);
         if status_only {
-            builtin::carry_over_status(info, old, new, &time_text(now));
+            builtin::carry_status(info, old, new, &time_text(now));
         } else if info.is("", "services") {
             self.allocate_service(new, Some(old), request.options.dry_run)?;
             builtin::services::drop_dependents(old, new);
@@ -127,7 +127,7 @@ impl Server {
             self.check_default_priority(info, new)?;
             match info.custom {
                 true => self.warnings.extend(metadata::finalizer_warnings(Some(old), new)),
-                false => self.warnings.extend(builtin::warnings(info, Some(old), new)),
+                false => self.warnings.extend(builtin::warnings(info, new, Some(old))),
             }
         }
         Ok(())

@@ -149,7 +149,7 @@ fn validate(info: &ResourceInfo, object: &Value, old: Option<&Value>) -> Vec<Fie
         ("apps", "deployments") => workloads::validate_deployment(object),
         ("apps", "replicasets") => workloads::validate_replica_set(object),
         ("apps", _) => workloads::validate_template(&object["spec"]["template"]),
-        ("batch", "jobs") => jobs::validate_job(object),
+        ("batch", "jobs") => jobs::validate_job(object, old),
         _ => Vec::new(),
     }
 }
@@ -200,7 +200,7 @@ fn validate_status(info: &ResourceInfo, old: &Value, new: &Value) -> Vec<FieldEr
 }
 
 /// What is accepted, but not without a word: an object that is new, or changed from `old`.
-pub(super) fn warnings(info: &ResourceInfo, old: Option<&Value>, new: &Value) -> Vec<String> {
+pub(super) fn warnings(info: &ResourceInfo, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut said: Vec<String> = match (info.group(), info.plural()) {
         ("", "pods") if old.is_none() => pod_warnings::of_pod(new),
         ("", "services") => services::warnings(new),
@@ -244,7 +244,7 @@ pub(super) fn carry_over(info: &ResourceInfo, old: &Value, new: &mut Value) {
 }
 
 /// What a write of the status does beside.
-pub(super) fn carry_over_status(info: &ResourceInfo, old: &Value, new: &mut Value, now: &str) {
+pub(super) fn carry_status(info: &ResourceInfo, old: &Value, new: &mut Value, now: &str) {
     match (info.group(), info.plural()) {
         ("", "pods") => pod_update::carry_status(old, new),
         ("", "persistentvolumes") => volumes::stamp(old, new, now),

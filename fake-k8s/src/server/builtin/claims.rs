@@ -48,7 +48,6 @@ pub fn default_amounts(object: &mut Value, lists: &[&str]) {
             }
         }
     }
-    drop_empty(object, lists);
 }
 
 pub fn default_claim(claim: &mut Value) {
@@ -56,10 +55,11 @@ pub fn default_claim(claim: &mut Value) {
     set_default(spec, "volumeMode", json!("Filesystem"));
     set_default(spec, "resources", json!({}));
     default_amounts(&mut claim["spec"]["resources"], &["limits", "requests"]);
-    drop_empty(&mut claim["spec"], &["accessModes", "volumeName"]);
+    drop_empty(&mut claim["spec"]["resources"], &["limits"]);
+    drop_empty(&mut claim["spec"], &["volumeName"]);
     set_default(object::entry_object(claim, "status"), "phase", json!("Pending"));
     default_amounts(&mut claim["status"], &["capacity", "allocatedResources"]);
-    drop_empty(&mut claim["status"], &["accessModes", "conditions"]);
+    drop_empty(&mut claim["status"], &["accessModes", "conditions", "capacity", "allocatedResources"]);
 }
 
 /// The two fields that say what a volume begins with follow each other; what the older one may not hold is dropped.

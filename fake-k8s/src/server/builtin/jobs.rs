@@ -3,7 +3,9 @@ use serde_json::{Value, json};
 
 use super::bounds::{all_nonnegative, immutable, one_of};
 use super::checks::Faults;
-use super::{drop_empty, label_selectors, set_default, workloads};
+use super::pod_shape::POD_SPEC;
+use super::shape::{self, Part, Shape};
+use super::{drop_empty, label_selectors, pods, set_default, workloads};
 use crate::server::metadata::{label_1123_fault, subdomain_fault};
 use crate::server::{FieldError, object};
 
@@ -18,6 +20,17 @@ const MOST_PARALLEL: i64 = 100_000;
 const MANY_COMPLETIONS: i64 = 100_000;
 const MOST_OF_MANY: i64 = 10_000;
 const MOST_OF_MANAGER: usize = 63;
+
+const TEMPLATE: &[Part] = &[
+    Part("", "name", Shape::Open),
+    Part("", "generateName", Shape::Open),
+    Part("", "namespace", Shape::Open),
+    Part("", "labels", Shape::Open),
+    Part("", "annotations", Shape::Open),
+    Part("", "ownerReferences", Shape::Open),
+    Part("", "finalizers", Shape::Open),
+    Part("Spec", "spec", Shape::Struct(POD_SPEC)),
+];
 
 pub fn default_job(job: &mut Value) {
     let spec = object::entry_object(job, "spec");
@@ -69,9 +82,11 @@ pub fn select(job: &mut Value) {
 }
 
 /// The rules of a whole job: those of its name and its selector, then those of its spec.
-pub fn validate_job(job: &Value) -> Vec<FieldError> {
+pub fn validate_job(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut faults = Faults::default();
-    validate_own_selector(job, &mut faults);
+    // Jobs of old servers have the short labels only.
+    let had = |label: &str| old.is_none_or(|old| !old["spec"]["template"]["metadata"]["labels"][label].is_null());
+    validate_own_selector(job, had(UID_LABELS[1]) && had(NAME_LABELS[1]), &mut faults);
     faults.0.extend(validate_spec(&job["spec"]));
     let completions = job["spec"]["completions"].as_i64().unwrap_or(0);
     if job["spec"]["completionMode"] == "Indexed" && completions > 0 {
@@ -84,19 +99,20 @@ pub fn validate_job(job: &Value) -> Vec<FieldError> {
     faults.0
 }
 
-fn validate_own_selector(job: &Value, faults: &mut Faults) {
+fn validate_own_selector(job: &Value, prefixed: bool, faults: &mut Faults) {
     let spec = &job["spec"];
     if spec["manualSelector"] == true || spec["selector"].is_null() {
         return;
     }
     let labels = &spec["template"]["metadata"]["labels"];
-    let expected = [
+    let mut expected = vec![
         (UID_LABELS[0], object::uid(job)),
         (NAME_LABELS[0], object::name(job)),
         (UID_LABELS[1], object::uid(job)),
         (NAME_LABELS[1], object::name(job)),
     ];
-    for (label, value) in expected {
+    expected.truncate(if prefixed { 4 } else { 2 });
+    for &(label, value) in &expected {
         let (path, detail) = (format!("spec.template.metadata.labels[{label}]"), format!("must be '{value}'"));
         match labels[label].as_str() {
             None => faults.required(path, &detail),
@@ -129,7 +145,7 @@ fn validate_spec(spec: &Value) -> Vec<FieldError> {
     validate_manager(&spec["managedBy"], &mut faults);
     validate_indexes(spec, &mut faults);
     policies::validate(spec, &mut faults);
-    faults.0.extend(workloads::validate_template(&spec["template"]));
+    faults.0.extend(pods::validate_template(&spec["template"], "spec.template"));
     validate_restart(spec, &mut faults);
     if spec["selector"].is_null() {
         faults.required("spec.selector", "");
@@ -255,11 +271,24 @@ fn validate_template_update(old: &Value, new: &Value) -> Option<FieldError> {
         let affinity = object::entry_object(&mut before["spec"], "affinity");
         object::set_or_remove(affinity, "nodeAffinity", &after["spec"]["affinity"]["nodeAffinity"]);
         drop_empty(&mut before["spec"], &["affinity"]);
-        drop_empty(&mut before, &["metadata"]);
     }
-    let mut shown = after.clone();
-    drop_empty(&mut shown, &["metadata"]);
-    immutable(&before, &shown, "spec.template")
+    let [before, shown] = [&before, after].map(template_text);
+    (before != shown).then(|| FieldError::invalid("spec.template", Value::Null, "field is immutable").printed(shown))
+}
+
+/// A template as messages show it: its metadata is not apart, and what concerns the host is a part of the security context.
+fn template_text(template: &Value) -> String {
+    let mut flat = template["metadata"].clone();
+    let mut spec = template["spec"].clone();
+    for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
+        let value = spec[field].take();
+        if !value.is_null() {
+            object::entry_object(&mut spec, "securityContext").insert(field.into(), value);
+        }
+    }
+    object::entry_object(&mut flat, "spec");
+    flat["spec"] = spec;
+    shape::compact(Shape::Struct(TEMPLATE), &flat)
 }
 
 #[cfg(test)]
@@ -318,14 +347,14 @@ mod tests {
                 vec!["spec.managedBy: Invalid value: \"me\": must be a domain-prefixed path (such as \"acme.io/foo\")"],
             ),
         ] {
-            assert_eq!(said(validate_job(&job(change))), wrong);
+            assert_eq!(said(validate_job(&job(change), None)), wrong);
         }
     }
 
     #[test]
     fn what_of_a_job_may_change() {
         for (change, wrong) in [
-            (json!({"parallelism": 3, "suspend": true}), vec![]),
+            (json!({"completions": 1, "parallelism": 3, "suspend": true}), vec![]),
             (json!({"completions": 3}), vec!["spec.completions: Invalid value: 3: field is immutable"]),
             (
                 json!({"completionMode": "Indexed", "completions": 1}),

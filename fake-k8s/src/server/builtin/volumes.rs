@@ -127,7 +127,7 @@ pub fn default_volume(volume: &mut Value) {
         spec.insert("persistentVolumeReclaimPolicy".into(), json!("Retain"));
     }
     default_amounts(&mut volume["spec"], &["capacity"]);
-    drop_empty(&mut volume["spec"], &["accessModes", "storageClassName", "mountOptions"]);
+    drop_empty(&mut volume["spec"], &["storageClassName", "mountOptions"]);
     set_default(object::entry_object(volume, "status"), "phase", json!("Pending"));
     drop_empty(&mut volume["status"], &["message", "reason"]);
 }

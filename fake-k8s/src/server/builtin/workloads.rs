@@ -111,7 +111,7 @@ fn validate_pods(spec: &Value, faults: &mut Faults) {
     if !label_selectors::selects(selector, labels) {
         faults.invalid("spec.template.metadata.labels", labels.clone(), "`selector` does not match template `labels`");
     }
-    faults.0.extend(validate_template(template));
+    faults.0.extend(pods::validate_template(template, "spec.template"));
     let policy = &template["spec"]["restartPolicy"];
     if *policy != "Always" {
         faults.not_supported("spec.template.spec.restartPolicy", policy, &["Always"]);
