@@ -12,7 +12,7 @@ use std::future::Future;
 use anyhow::Context;
 
 use crate::http::Shared;
-use crate::server::{Request, ResourceName, Server};
+use crate::server::{Admission, Request, ResourceName, Server};
 
 pub mod bodies;
 pub mod client;
@@ -70,7 +70,7 @@ pub fn fresh_server(seed: u64) -> anyhow::Result<Shared> {
     let definitions = ResourceName::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
     let create = Request::create(definitions, "", bodies::definition());
     let define = |now, server: &mut Server| {
-        server.set_service_accounts(false);
+        server.set_admission(Admission { service_accounts: false, node_taints: true });
         server.track_managers(true);
         server.handle(now, &create)
     };

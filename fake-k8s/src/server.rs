@@ -51,6 +51,22 @@ use names::Names;
 use resource::Registry;
 use store::Store;
 
+/// Admission plug-ins that only make sense where something else does its part. All others of a real server are always on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// Gives a service account to each pod (ServiceAccount).
+    pub service_accounts: bool,
+    /// Taints new nodes until somebody says that they are ready (TaintNodesByCondition).
+    pub node_taints: bool,
+}
+
+impl Default for Admission {
+    /// Pods have accounts. Nobody takes taints off nodes, so none gets any.
+    fn default() -> Self {
+        Self { service_accounts: true, node_taints: false }
+    }
+}
+
 /// A whole API server with its data. A clone is cheap: objects are shared until they are changed.
 #[derive(Debug, Clone)]
 pub struct Server {
@@ -59,7 +75,7 @@ pub struct Server {
     names: Names,
     warnings: Vec<String>,
     service_network: ServiceNetwork,
-    service_accounts: bool,
+    admission: Admission,
     tracks_managers: bool,
     /// The last request made an object that was not there.
     created: bool,
@@ -81,7 +97,7 @@ impl Server {
             names: Names::new(seed),
             warnings: Vec::new(),
             service_network: ServiceNetwork::default(),
-            service_accounts: true,
+            admission: Admission::default(),
             tracks_managers: false,
             created: false,
             last_address: 0,
@@ -121,9 +137,9 @@ impl Server {
         self.service_network = network;
     }
 
-    /// Whether admission gives a service account to each pod, as a real server does unless its plug-in is off; it is on.
-    pub fn set_service_accounts(&mut self, on: bool) {
-        self.service_accounts = on;
+    /// Which admission plug-ins are on.
+    pub fn set_admission(&mut self, admission: Admission) {
+        self.admission = admission;
     }
 
     /// Whether `metadata.managedFields` tells who updated which fields, as in a real server. It is off: whoever does not

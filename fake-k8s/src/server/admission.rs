@@ -48,7 +48,7 @@ impl Server {
         if info.is("", "pods") {
             self.admit_priority(object)?;
         }
-        builtin::begin(info, object, self.service_accounts, &time_text(now));
+        builtin::begin(info, object, self.admission, &time_text(now));
         complete(info, object);
         if info.is("", "services") {
             self.allocate_service(object, None, options.dry_run)?;

@@ -2,7 +2,7 @@
 use serde_json::{Map, Value, json};
 
 use super::resource::ResourceInfo;
-use super::{FieldError, object};
+use super::{Admission, FieldError, object};
 
 mod access;
 pub(super) mod addresses;
@@ -83,7 +83,7 @@ fn default_template(info: &ResourceInfo, object: &mut Value) {
 }
 
 /// What a new object of a kind starts with, status included.
-pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: bool, now: &str) {
+pub(super) fn begin(info: &ResourceInfo, object: &mut Value, admission: Admission, now: &str) {
     if info.status && !info.is("", "nodes") {
         object.as_object_mut().map(|o| o.remove("status"));
         // The new status has its defaults too.
@@ -91,10 +91,10 @@ pub(super) fn begin(info: &ResourceInfo, object: &mut Value, service_accounts: b
     }
     match (info.group(), info.plural()) {
         ("", "pods") => {
-            pod_defaults::admit(object::entry_object(object, "spec"), service_accounts);
+            pod_defaults::admit(object::entry_object(object, "spec"), admission.service_accounts);
             object["status"] = pod_defaults::first_status(object);
         }
-        ("", "nodes") => nodes::taint(object),
+        ("", "nodes") if admission.node_taints => nodes::taint(object),
         ("", "namespaces") => {
             let name = object::name(object).to_owned();
             object["spec"] = json!({"finalizers": ["kubernetes"]});

@@ -103,11 +103,11 @@ impl FieldSet {
         self
     }
 
-    /// All members, in order.
+    /// All members, those of a level before what is below them.
     pub fn paths(&self) -> Vec<Vec<String>> {
         fn walk(set: &FieldSet, path: &mut Vec<String>, out: &mut Vec<Vec<String>>) {
-            if set.member && !path.is_empty() {
-                out.push(path.clone());
+            for (step, _) in set.below.iter().filter(|(_, below)| below.member) {
+                out.push(path.iter().cloned().chain([step.clone()]).collect());
             }
             for (step, below) in &set.below {
                 path.push(step.clone());
