@@ -13,6 +13,6 @@ pub mod process;
 pub mod server;
 
 pub use server::{
-    Admission, FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceInfo, ResourceName, Server,
-    Status, Verb, WatchCursor, WatchEvent, WatchRequest,
+    Admission, FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceInfo, ResourceName,
+    Server, Status, Verb, WatchCursor, WatchEvent, WatchRequest,
 };

@@ -64,6 +64,14 @@ fn word(known: &mut BTreeMap<String, String>, key: &str, stem: &str) {
 }
 
 impl Mask {
+    fn learn_name(&mut self, prefix: &str, name: &str) {
+        if self.prefixes.iter().any(|known| known == prefix)
+            && let Some(end) = name.strip_prefix(prefix).filter(|end| end.len() == 5)
+        {
+            word(&mut self.names, &format!("{prefix}{end}"), &format!("{prefix}<"));
+        }
+    }
+
     /// Finds what is to be replaced wherever it is shown, in messages too.
     fn learn(&mut self, value: &Value) {
         match value {
@@ -76,11 +84,14 @@ impl Mask {
                         word(&mut self.versions, version, "rv-");
                     }
                 }
-                if let (Some(prefix), Some(name)) = (meta["generateName"].as_str(), meta["name"].as_str())
-                    && self.prefixes.iter().any(|known| known == prefix)
-                    && let Some(end) = name.strip_prefix(prefix).filter(|end| end.len() == 5)
-                {
-                    word(&mut self.names, &format!("{prefix}{end}"), &format!("{prefix}<"));
+                if let (Some(prefix), Some(name)) = (meta["generateName"].as_str(), meta["name"].as_str()) {
+                    self.learn_name(prefix, name);
+                }
+                // A name is generated also for what is refused then.
+                if let (Some("Status"), Some(name)) = (value["kind"].as_str(), value["details"]["name"].as_str()) {
+                    for prefix in self.prefixes.clone() {
+                        self.learn_name(&prefix, name);
+                    }
                 }
                 if value["kind"] == "Service" {
                     for address in

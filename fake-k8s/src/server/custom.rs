@@ -157,3 +157,95 @@ fn go_text(value: &Value) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_of_the_scale_lead_to_numbers_and_texts() {
+        let object =
+            json!({"spec": {"size": "three", "many": [1, {"a": null}], "half": 1.5, "size2": 3, "none": null}});
+        for (path, expected) in [
+            (".spec.size2", Ok(3)),
+            (".spec.gone", Ok(0)),
+            (".gone.size", Ok(0)),
+            (".spec.none.size", Ok(0)),
+            (".spec.size", Err(".spec.size accessor error: three is of the type string, expected int64")),
+            (".spec.half", Err(".spec.half accessor error: 1.5 is of the type float64, expected int64")),
+            (
+                ".spec.many",
+                Err(".spec.many accessor error: [1 map[a:<nil>]] is of the type []interface {}, expected int64"),
+            ),
+            (
+                ".spec.size.x",
+                Err(".spec.size.x accessor error: three is of the type string, expected map[string]interface{}"),
+            ),
+        ] {
+            assert_eq!(number_at(&object, path), expected.map_err(str::to_owned), "{path}");
+        }
+        assert_eq!(text_at(&object, ".spec.size").as_deref(), Ok("three"));
+    }
+
+    #[test]
+    fn a_schema_is_looked_at_keyword_by_keyword() {
+        let source = json!({"type": "object", "required": ["spec"], "properties": {
+            "spec": {"type": "object", "minProperties": 1, "properties": {
+                "size": {"type": "integer", "format": "int32", "maximum": 9},
+                "title": {"type": "string", "maxLength": 8, "pattern": "^[a-z]*$", "enum": ["a"]},
+                "when": {"type": "string", "format": "date-time"},
+                "tags": {"type": "array", "maxItems": 1, "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+                "any": {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "type": "object"}}},
+            "status": {"type": "object", "properties": {"size": {"type": "integer"}}}}});
+        let schema = Schema::shared(&source, "", &mut Vec::new());
+        let said = |object: Value| {
+            let mut errors = Vec::new();
+            schema::validate(&schema, &object, None, "", &mut errors);
+            schema::validate_lists(&schema, &object, "", &mut errors);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for (object, expected) in [
+            (json!({}), vec!["spec: Required value"]),
+            (json!({"spec": {}}), vec!["spec: Invalid value: 0: spec in body should have at least 1 properties"]),
+            (
+                json!({"spec": {"size": "x"}}),
+                vec!["spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""],
+            ),
+            (
+                json!({"spec": {"size": true}}),
+                vec!["spec.size: Invalid value: \"\": spec.size in body must be of type int32: \"\""],
+            ),
+            (
+                json!({"spec": {"title": "TOO LONG FOR IT"}}),
+                vec![
+                    "spec.title: Too long: may not be more than 8 bytes",
+                    "spec.title: Unsupported value: \"TOO LONG FOR IT\": supported values: \"a\"",
+                ],
+            ),
+            (
+                json!({"spec": {"when": "now"}}),
+                vec!["spec.when: Invalid value: \"now\": spec.when in body must be of type date-time: \"now\""],
+            ),
+            (
+                json!({"spec": {"tags": ["a", "a", "a"]}}),
+                vec!["spec.tags: Too many: 3: must have at most 1 item", "spec.tags[1]: Duplicate value: \"a\""],
+            ),
+            (
+                json!({"spec": {"any": {}}}),
+                vec![
+                    "<nil>: Invalid value: \"\": \"spec.any\" must validate at least one schema (anyOf)",
+                    "spec.any.a: Required value",
+                ],
+            ),
+        ] {
+            assert_eq!(said(object.clone()), expected, "{object}");
+        }
+        let errors = check_status(&schema, &json!({}), &json!({"status": {"size": "x"}}));
+        assert_eq!(
+            errors[0].to_string(),
+            "status.size: Invalid value: \"string\": size in body must be of type integer: \"string\""
+        );
+    }
+}

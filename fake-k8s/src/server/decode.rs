@@ -1,4 +1,6 @@
 //! From the body of a request to an object of the kind that is asked for, and the complaints of Kubernetes where it is none.
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::resource::ResourceInfo;
@@ -17,12 +19,11 @@ impl Server {
         let Some(body) = &request.body else {
             return Err(unrecognized(info, &no_version(&syntax_fault(&request.raw)), &request.raw));
         };
-        let shown = if request.raw.is_empty() { body.to_string().into_bytes() } else { request.raw.clone() };
         if let Some(fault) = type_meta_fault(body) {
-            return Err(unrecognized(info, &fault, &shown));
+            return Err(unrecognized(info, &fault, &bytes_of(request, body)));
         }
         if info.custom {
-            check_custom_type(info, body, &shown)?;
+            check_custom_type(info, request, body)?;
         } else {
             self.check_type(info, body)?;
         }
@@ -42,6 +43,7 @@ impl Server {
                 FieldValidation::Ignore => {}
             }
         }
+        self.warnings.extend(drop_same_owners(&mut object, ""));
         Ok(object)
     }
 
@@ -70,6 +72,7 @@ impl Server {
                 FieldValidation::Ignore => {}
             }
         }
+        self.warnings.extend(drop_same_owners(&mut object, " after mutating admission happens"));
         Ok(object)
     }
 
@@ -111,12 +114,26 @@ fn other_version(found: &str, wanted: &str) -> Status {
     ))
 }
 
+/// The body as it came; who is in the same process sends none.
+fn bytes_of<'a>(request: &'a Request, body: &Value) -> Cow<'a, [u8]> {
+    if request.raw.is_empty() { body.to_string().into_bytes().into() } else { Cow::from(&request.raw) }
+}
+
 /// A custom resource says what it is.
-fn check_custom_type(info: &ResourceInfo, body: &Value, shown: &[u8]) -> Result<(), Status> {
+fn check_custom_type(info: &ResourceInfo, request: &Request, body: &Value) -> Result<(), Status> {
     let text = |field: &str| body[field].as_str().unwrap_or_default();
     if text("kind").is_empty() {
-        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(shown));
-        return Err(unrecognized(info, &why, shown));
+        let shown = bytes_of(request, body);
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(&shown));
+        // Who does not want to know of unknown fields is answered by another reader, which takes the kind as given.
+        return Err(match request.options.field_validation {
+            FieldValidation::Ignore => Status::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+                info.name.version,
+                kind = info.kind
+            )),
+            FieldValidation::Strict | FieldValidation::Warn => unrecognized(info, &why, &shown),
+        });
     }
     let wanted = info.api_version();
     if text("apiVersion") != wanted {
@@ -251,7 +268,8 @@ pub(super) fn decode(info: &ResourceInfo, body: Option<&Value>) -> Result<Value,
     }
     let meta = object::meta_mut(&mut object);
     // In what has a type in Kubernetes' own code, what is empty is the same as nothing.
-    meta.retain(|_, value| match value {
+    meta.retain(|field, value| match value {
+        _ if field == "managedFields" => true,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
@@ -264,6 +282,26 @@ pub(super) fn decode(info: &ResourceInfo, body: Option<&Value>) -> Result<Value,
         super::events::to_core(&mut object);
     }
     Ok(object)
+}
+
+/// An owner that is there twice is there once; that is worth a warning. `when` it was found.
+fn drop_same_owners(object: &mut Value, when: &str) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    let (mut once, mut twice): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for owner in owners.drain(..) {
+        if once.contains(&owner) {
+            twice.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            once.push(owner);
+        }
+    }
+    *owners = once;
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            twice.join(", ")
+        )
+    })
 }
 
 /// In what has a type in Kubernetes' own code, a null is the same as nothing.

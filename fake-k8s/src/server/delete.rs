@@ -17,7 +17,7 @@ pub(super) const ORPHAN: &str = "orphan";
 impl Server {
     pub(super) fn delete(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
         if request.subresource.is_some() {
-            return Err(Status::method_not_allowed());
+            return Err(info.no_method("delete"));
         }
         let namespace = scope(info, request)?.unwrap_or_default();
         let name = request.name.as_deref().unwrap_or_default();

@@ -73,6 +73,11 @@ pub(crate) fn validate(object: &Value, rule: NameRule) -> Vec<FieldError> {
         let faults = rule.faults(name, false).into_iter();
         errors.extend(faults.map(|why| FieldError::invalid("metadata.name", name, why)));
     }
+    let generation = object::generation(object);
+    if generation < 0 {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("metadata.generation", generation, detail));
+    }
     validate_maps_and_owners(object, &mut errors);
     validate_finalizers(object, &mut errors);
     errors

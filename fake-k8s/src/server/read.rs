@@ -71,15 +71,22 @@ impl Server {
         let past = |o: &Arc<Value>| {
             after.is_none_or(|(ns, n)| (object::namespace(o), object::name(o)) > (ns.as_str(), n.as_str()))
         };
-        let mut chosen: Vec<Arc<Value>> = all.into_iter().filter(|o| past(o) && selector.matches(o)).collect();
-        let mut metadata = json!({"resourceVersion": at.to_string()});
-        if options.limit > 0 && chosen.len() > options.limit {
-            if selector.is_open() {
-                metadata["remainingItemCount"] = json!(chosen.len() - options.limit);
+        // Whoever asks for one name is given a list of it, which has no other pages.
+        let in_list = |o: &Arc<Value>| past(o) && selector.only_name().is_none_or(|name| name == object::name(o));
+        let mut rest = all.into_iter().filter(in_list).peekable();
+        let mut chosen: Vec<Arc<Value>> = Vec::new();
+        while options.limit == 0 || chosen.len() < options.limit {
+            let Some(next) = rest.next() else { break };
+            if selector.matches(&next) {
+                chosen.push(next);
             }
-            chosen.truncate(options.limit);
-            if let Some(last) = chosen.last() {
-                metadata["continue"] = Value::String(write_token(at, last));
+        }
+        let mut metadata = json!({"resourceVersion": at.to_string()});
+        // That more follow is said also where none of them will be chosen: nobody has looked yet.
+        if let Some(last) = chosen.last().filter(|_| rest.peek().is_some()) {
+            metadata["continue"] = Value::String(write_token(at, last));
+            if selector.is_open() {
+                metadata["remainingItemCount"] = json!(rest.count());
             }
         }
         let items: Vec<Value> = chosen.iter().map(|o| Value::clone(&self.shown(info, o))).collect();

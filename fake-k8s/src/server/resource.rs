@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::request::ResourceName;
 use super::schema::Schema;
+use super::status::Status;
 
 /// Where objects of a resource are kept; all its versions share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +109,15 @@ impl ResourceInfo {
             "status" => self.status,
             "scale" => self.scale.is_some(),
             other => self.subresources.iter().any(|known| known == other),
+        }
+    }
+
+    /// 405: a custom resource says what is not done with it.
+    pub(crate) fn no_method(&self, verb: &str) -> Status {
+        if self.custom {
+            Status::method_not_supported(self.group(), self.plural(), verb)
+        } else {
+            Status::method_not_allowed()
         }
     }
 

@@ -46,6 +46,12 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
+    /// The name, where only one can be chosen.
+    pub fn only_name(&self) -> Option<&str> {
+        let by_field = self.fields.iter().find(|field| field.equal && field.path == "metadata.name");
+        self.name.as_deref().or_else(|| by_field.map(|field| field.value.as_str()))
+    }
+
     pub fn matches(&self, value: &Value) -> bool {
         self.name.as_ref().is_none_or(|n| n == object::name(value))
             && self.labels.iter().all(|l| l.matches(value))

@@ -423,11 +423,16 @@ impl FieldError {
             self.kind,
             FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::TooMany
         );
-        let head = match &self.printed {
-            Some(printed) if printed.is_empty() => text.to_owned(),
-            Some(printed) => format!("{text}: {printed}"),
-            None if shows_value => format!("{text}: {}", self.value),
-            None => text.to_owned(),
+        let head = match (&self.printed, &self.value) {
+            (Some(printed), _) if printed.is_empty() => text.to_owned(),
+            (Some(printed), _) => format!("{text}: {printed}"),
+            _ if !shows_value => text.to_owned(),
+            (None, Value::String(_)) => format!("{text}: {}", self.value),
+            // As Go writes JSON.
+            (None, other) => {
+                let shown = other.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+                format!("{text}: {shown}")
+            }
         };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
     }

@@ -3,7 +3,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::resource::{ResourceInfo, ScalePaths, StorageKey};
-use super::{FieldError, PatchKind, Reason, Request, Server, Status, Verb, label_selector_matches, object};
+use super::write::check_name;
+use super::{FieldError, Reason, Request, Server, Status, Verb, custom, label_selector_matches, object};
 
 impl Server {
     /// Answers a request for a subresource other than status; `None` when it is for the object itself or its status.
@@ -38,30 +39,50 @@ impl Server {
         verb: Verb,
         paths: &ScalePaths,
     ) -> Result<Value, Status> {
+        if verb == Verb::Replace {
+            check_scale_body(request)?;
+        }
         let current = self.existing(info, request)?;
-        let shown = scale_of(&current, paths);
+        let (shown, found) = scale_of(info, &current, paths)?;
         let wanted = match verb {
+            Verb::Get if !found => {
+                return Err(internal(&format!("the spec replicas field {:?} does not exist", paths.spec_replicas)));
+            }
             Verb::Get => return Ok(shown),
             Verb::Replace => request.body.clone().unwrap_or(Value::Null),
-            Verb::Patch(kind) => self.apply_plain(None, &shown, request, kind)?,
+            Verb::Patch(kind) => {
+                let patched = self.apply_plain(None, &shown, request, kind)?;
+                check_name(request, &patched)?;
+                patched
+            }
             _ => return Err(Status::method_not_allowed()),
         };
         let Some(replicas) = wanted["spec"].get("replicas").map_or(Some(0), Value::as_i64) else {
             return Err(Status::bad_request("spec.replicas is not an integer"));
         };
-        let version = object::version(&wanted);
-        if !version.is_empty() && version != object::version(&current) {
-            return Err(Status::modified(info.group(), info.plural(), object::name(&current)));
+        if info.custom && !found && wanted["spec"].get("replicas").is_none() && verb != Verb::Replace {
+            return Err(Status::bad_request(format!(
+                "the spec replicas field {:?} cannot be empty",
+                paths.spec_replicas
+            )));
         }
-        if replicas < 0 {
-            let error = FieldError::invalid("spec.replicas", replicas, "should be a non-negative integer");
+        if !info.custom && replicas < 0 {
+            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
             return Err(Status::invalid("autoscaling", "Scale", object::name(&current), &[error]));
         }
         let mut new = Value::clone(&current);
         set_path(&mut new, &paths.spec_replicas, json!(replicas));
-        let whole = Request { subresource: None, body: None, verb: Verb::Patch(PatchKind::Merge), ..request.clone() };
+        // Whoever says no version means any.
+        if let Some(version) = wanted["metadata"]["resourceVersion"].as_str().filter(|v| !v.is_empty()) {
+            object::meta_mut(&mut new).insert("resourceVersion".into(), json!(version));
+        }
+        let uid = object::uid(&wanted);
+        if !uid.is_empty() {
+            object::meta_mut(&mut new).insert("uid".into(), json!(uid));
+        }
+        let whole = Request { subresource: None, body: None, ..request.clone() };
         let changed = self.update(now, info, &current, new, &whole)?;
-        Ok(scale_of(&changed, paths))
+        Ok(scale_of(info, &changed, paths)?.0)
     }
 
     fn evict(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
@@ -162,10 +183,6 @@ fn share(value: &Value, total: i64) -> i64 {
     }
 }
 
-fn at_path<'a>(object: &'a Value, path: &str) -> &'a Value {
-    path.split('.').filter(|s| !s.is_empty()).fold(object, |v, step| &v[step])
-}
-
 fn set_path(object: &mut Value, path: &str, value: Value) {
     let mut place = object;
     for step in path.split('.').filter(|s| !s.is_empty()) {
@@ -177,22 +194,50 @@ fn set_path(object: &mut Value, path: &str, value: Value) {
     *place = value;
 }
 
-fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
+/// A replace of the scale is one of an object of that name.
+fn check_scale_body(request: &Request) -> Result<(), Status> {
+    let body = request.body.as_ref().unwrap_or(&Value::Null);
+    let (inside, around) = (object::namespace(body), request.namespace.as_deref().unwrap_or_default());
+    if !inside.is_empty() && inside != around {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(why));
+    }
+    check_name(request, body)
+}
+
+fn internal(why: &str) -> Status {
+    let mut status = Status::new(Reason::InternalError, format!("Internal error occurred: {why}"));
+    let (reason, field) = (String::new(), String::new());
+    status.details.causes.push(super::Cause { reason, message: why.to_owned(), field });
+    status
+}
+
+/// The scale of an object, and whether the object says how many replicas it wants.
+fn scale_of(info: &ResourceInfo, object: &Value, paths: &ScalePaths) -> Result<(Value, bool), Status> {
     let meta = &object["metadata"];
     let mut kept = serde_json::Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         object::set_or_remove(&mut kept, field, &meta[field]);
     }
-    let number = |path: &str| at_path(object, path).as_i64().unwrap_or(0);
+    let wrong = Status::unexpected;
+    let found = custom::value_at(object, &paths.spec_replicas).map_err(wrong)?.is_some();
+    let wanted = custom::number_at(object, &paths.spec_replicas).map_err(wrong)?;
     let mut scale = json!({
-        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": kept,
-        "spec": {"replicas": number(&paths.spec_replicas)},
-        "status": {"replicas": number(&paths.status_replicas)},
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": kept, "spec": {},
+        "status": {"replicas": custom::number_at(object, &paths.status_replicas).map_err(wrong)?},
     });
-    if !paths.label_selector.is_empty() {
-        scale["status"]["selector"] = at_path(object, &paths.label_selector).clone();
-    } else if object["spec"]["selector"].is_object() {
-        scale["status"]["selector"] = json!(selector_text(&object["spec"]["selector"]));
+    if wanted != 0 {
+        scale["spec"]["replicas"] = json!(wanted);
     }
-    scale
+    let selector = if !paths.label_selector.is_empty() {
+        custom::text_at(object, &paths.label_selector).map_err(wrong)?
+    } else if info.custom {
+        String::new()
+    } else {
+        selector_text(&object["spec"]["selector"])
+    };
+    if !selector.is_empty() {
+        scale["status"]["selector"] = json!(selector);
+    }
+    Ok((scale, found))
 }

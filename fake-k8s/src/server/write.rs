@@ -16,7 +16,7 @@ const NAME_ATTEMPTS: usize = 8;
 impl Server {
     pub(super) fn create(&mut self, now: Timestamp, info: &ResourceInfo, request: &Request) -> Result<Value, Status> {
         if request.subresource.is_some() {
-            return Err(Status::method_not_allowed());
+            return Err(info.no_method("create"));
         }
         let object = self.decoded(info, request)?;
         self.create_decoded(now, info, request, object)
@@ -110,10 +110,12 @@ impl Server {
         let asked = request.name.as_deref().unwrap_or_default();
         let namespace = scope(info, request)?.unwrap_or_default();
         let Some(old) = self.store.get(&info.storage, namespace, asked).cloned() else {
+            if info.create_on_update {
+                check_uid(info, namespace, asked, &object, "", request)?;
+            }
             if !info.create_on_update || request.subresource.is_some() {
                 return Err(Status::not_found(info.group(), info.plural(), asked));
             }
-            check_uid(info, namespace, asked, &object, "", request)?;
             object::meta_mut(&mut object).remove("resourceVersion");
             let fresh = Request { name: None, ..request.clone() };
             return self.create_decoded(now, info, &fresh, object);

@@ -24,11 +24,12 @@ const METADATA: &[&str] = &[
     "managedFields",
 ];
 
-/// Prunes a whole object.
+/// Prunes a whole object. What was dropped from its metadata comes first.
 pub(crate) fn prune(schema: &Schema, object: &mut Value) -> Unknown {
     let mut unknown = Unknown::new();
     let Some(fields) = object.as_object_mut() else { return unknown };
     prune_object(schema, fields, "", true, &mut unknown);
+    unknown.sort_by_key(|path| (!path.starts_with("metadata."), path.clone()));
     unknown
 }
 

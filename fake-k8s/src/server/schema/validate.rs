@@ -153,7 +153,7 @@ fn validate_number(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<
     let number = value.as_f64().unwrap_or(0.0);
     let limits = &schema.limits;
     let mut refuse = |detail: String| {
-        errors.push(FieldError::invalid(place(path), value.clone(), format!("{path} in body {detail}")))
+        errors.push(FieldError::invalid(place(path), value.clone(), format!("{path} in body {detail}")));
     };
     if let Some(factor) = limits.multiple_of.filter(|f| (number / f).fract() != 0.0) {
         refuse(format!("should be a multiple of {factor}"));
