@@ -8,6 +8,8 @@
 //! | a moment of the time in which the server ran | `<now>` |
 //! | the random end of a generated name | `<1>`, ... |
 //! | an address or port that the server allocates | `<address-1>`, `<port-1>`, ... |
+//! | the order of managers, which is that of their times | that of their names |
+//! | an object quoted in a message | itself, with its fields in order |
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -60,7 +62,8 @@ struct Mask {
 
 fn word(known: &mut BTreeMap<String, String>, key: &str, stem: &str) {
     let next = known.len() + 1;
-    known.entry(key.to_owned()).or_insert_with(|| format!("{stem}{next}"));
+    let end = if stem.contains('<') { ">" } else { "" };
+    known.entry(key.to_owned()).or_insert_with(|| format!("{stem}{next}{end}"));
 }
 
 impl Mask {
@@ -123,6 +126,15 @@ impl Mask {
                 });
                 Value::Object(masked.collect())
             }
+            Value::Array(items) if field == "managedFields" => {
+                // Their order is that of their times, and a second may pass on one side only.
+                let mut entries: Vec<Value> = items.iter().map(|item| self.value(field, item)).collect();
+                let key = |entry: &Value| {
+                    ["operation", "manager", "apiVersion", "subresource"].map(|name| entry[name].to_string())
+                };
+                entries.sort_by_key(key);
+                Value::Array(entries)
+            }
             Value::Array(items) => items.iter().map(|item| self.value(field, item)).collect(),
             Value::String(text) if field == "resourceVersion" => {
                 Value::String(self.versions.get(text).cloned().unwrap_or_else(|| "<version>".into()))
@@ -149,13 +161,29 @@ impl Mask {
         if is_now(text) {
             return "<now>".into();
         }
-        let mut out = text.to_owned();
-        for known in [&self.uids, &self.names, &self.addresses] {
-            for (from, to) in known.iter().filter(|(from, _)| text.contains(from.as_str())) {
-                out = out.replace(from.as_str(), to);
-            }
+        let mut out = self.objects_in_message(text);
+        let known = [&self.uids, &self.names, &self.addresses].into_iter().flatten();
+        let mut known: Vec<(&String, &String)> = known.filter(|(from, _)| text.contains(from.as_str())).collect();
+        // One may begin as another does.
+        known.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+        for (from, to) in known {
+            out = out.replace(from.as_str(), to);
         }
         self.versions_in_message(out)
+    }
+
+    /// Whole objects that a message quotes: the order of their fields is nobody's.
+    fn objects_in_message(&self, text: &str) -> String {
+        let Some(at) = text.find("Invalid value: \"{").map(|at| at + "Invalid value: ".len()) else {
+            return text.to_owned();
+        };
+        let mut stream = serde_json::Deserializer::from_str(&text[at..]).into_iter::<String>();
+        let Some(Ok(quoted)) = stream.next() else { return text.to_owned() };
+        let end = at + stream.byte_offset();
+        match serde_json::from_str::<Value>(&quoted) {
+            Ok(object) => format!("{}{}{}", &text[..at], self.value("", &object), &text[end..]),
+            Err(_) => text.to_owned(),
+        }
     }
 
     /// Versions in the few messages that name them.
