@@ -25,6 +25,7 @@ mod names;
 pub mod object;
 mod patch;
 mod pod_priority;
+mod quantities;
 mod read;
 mod request;
 mod resource;
@@ -83,6 +84,8 @@ pub struct Server {
     last_address: u32,
     /// The same for ports on the nodes.
     last_node_port: i64,
+    /// Who manages the object that is about to be changed has been written into it.
+    managers_noted: bool,
     /// The managers of the object that an apply is about to create.
     applied: Option<managed::Managers>,
 }
@@ -100,6 +103,7 @@ impl Server {
             admission: Admission::default(),
             tracks_managers: false,
             created: false,
+            managers_noted: false,
             last_address: 0,
             last_node_port: 0,
             applied: None,
@@ -116,6 +120,7 @@ impl Server {
     pub fn handle(&mut self, now: Timestamp, request: &Request) -> Result<Value, Status> {
         self.warnings.clear();
         self.created = false;
+        self.managers_noted = false;
         self.applied = None;
         let info = self.registry.find(&request.resource).ok_or_else(Status::no_such_path)?.clone();
         if let Some(answer) = self.subresource(now, &info, request) {

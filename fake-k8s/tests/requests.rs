@@ -119,7 +119,8 @@ fn events_written_through_one_group_are_read_through_the_other() {
     let fresh = ResourceName::new("events.k8s.io", "v1", "events");
     let event = json!({
         "metadata": {"name": "e"}, "note": "hello", "reason": "R", "type": "Normal",
-        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "reportingController": "c",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "eventTime": "1970-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/c", "reportingInstance": "c-0", "action": "Do",
     });
     let made = server.handle(NOW, &Request::create(fresh, "default", event)).unwrap();
     assert_eq!((&made["note"], &made["apiVersion"]), (&json!("hello"), &json!("events.k8s.io/v1")));

@@ -34,6 +34,10 @@ fn server() -> Server {
         let mut json = serde_json::to_value(&crd).expect("it serialises");
         json["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        // To be scaled, a size must be a number whatever the schema says.
+        if let Some(subresources) = json["spec"]["versions"][0]["subresources"].as_object_mut() {
+            subresources.remove("scale");
+        }
         let mut request = Request::create(definitions.clone(), "", json);
         request.namespace = None;
         server.handle(Timestamp::UNIX_EPOCH, &request).unwrap_or_else(|status| panic!("{status}"));

@@ -2,6 +2,7 @@
 //!
 //! It runs in a sandbox of its own (docs/adr/0011), so that nothing of it is left however the driver ends, and everything
 //! listens on that sandbox's loopback. What is asked from outside goes through a listener that was bound there.
+#![allow(clippy::disallowed_methods, reason = "a real server lives in the time of this machine")]
 
 use std::fs::{self, File};
 use std::net::SocketAddr;

@@ -158,7 +158,7 @@ pub fn body(kind: &Kind, namespace: &str, name: &str, variant: u16) -> Value {
         "persistentvolumes" => volume(variant),
         "storageclasses" => class(variant),
         "priorityclasses" => json!({"value": i64::from(variant % 3) * 700_000_000}),
-        "nodes" => json!({"spec": {"unschedulable": variant % 2 == 0}}),
+        "nodes" => json!({"spec": {"unschedulable": variant.is_multiple_of(2)}}),
         _ => json!({}),
     };
     object["apiVersion"] = json!(kind.api_version());
@@ -174,7 +174,7 @@ fn metadata(name: &str, variant: u16) -> Value {
         2 => meta["annotations"] = json!({"note": format!("v{variant}"), "example.com/Upper": ""}),
         3 => {
             meta["ownerReferences"] =
-                json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x0", "uid": "${uid:configmaps/x0}"}])
+                json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x0", "uid": "${uid:configmaps/x0}"}]);
         }
         4 => meta["labels"]["bad key!"] = json!("x"),
         5 => meta["labels"]["tier"] = json!("a"),
@@ -246,7 +246,7 @@ fn pod_spec(variant: u16) -> Value {
         }
         11 => spec["tolerations"] = json!([{"key": "a", "operator": "Exists", "effect": "NoSchedule"}]),
         12 => {
-            spec["containers"][0]["env"] = json!([{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
+            spec["containers"][0]["env"] = json!([{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
         }
         13 => spec["securityContext"] = json!({"runAsUser": 1000, "fsGroup": -1}),
         14 => {
@@ -258,7 +258,7 @@ fn pod_spec(variant: u16) -> Value {
         17 => spec["priorityClassName"] = json!("not-there"),
         18 => {
             spec["affinity"] = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1,
-            "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}}]}})
+            "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}}]}});
         }
         19 => spec["containers"][0]["surprise"] = json!(true),
         20 => spec["terminationGracePeriodSeconds"] = json!(-1),
@@ -382,7 +382,7 @@ fn workload(plural: &str, variant: u16) -> Value {
         4 => spec["selector"] = json!({}),
         5 if plural == "deployments" => spec["strategy"] = json!({"type": "Recreate"}),
         6 if plural == "deployments" => {
-            spec["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}})
+            spec["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}});
         }
         7 => spec["template"]["spec"]["restartPolicy"] = json!("Never"),
         _ => {}
@@ -412,7 +412,7 @@ fn role(variant: u16) -> Value {
 }
 
 fn binding(variant: u16) -> Value {
-    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": if variant % 2 == 0 { "a" } else { "b" }});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": if variant.is_multiple_of(2) { "a" } else { "b" }});
     match variant % 5 {
         1 => json!({"roleRef": role, "subjects": [{"kind": "ServiceAccount", "name": "a"}]}),
         2 => json!({"roleRef": role, "subjects": [{"kind": "Odd", "name": "a"}]}),

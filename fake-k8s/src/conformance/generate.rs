@@ -18,6 +18,12 @@ struct Act {
     twist: u8,
 }
 
+impl Act {
+    fn generates(&self) -> bool {
+        self.twist.is_multiple_of(11)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Get,
@@ -95,7 +101,9 @@ impl Shrinking {
         // It begins with objects: what is done to none is soon said.
         let first =
             |(at, act): (usize, &Act)| if at < 4 { Act { what: What::Create, kind: at % 3, ..*act } } else { *act };
-        let steps = acts.iter().enumerate().map(|act| step(first(act), &kinds, &namespace)).collect();
+        let acts: Vec<Act> = acts.iter().enumerate().map(first).collect();
+        let generates = acts.iter().any(|act| act.what == What::Create && act.generates());
+        let steps = acts.iter().map(|act| step(*act, &kinds, &namespace, generates)).collect();
         Sequence { seed: self.seed, namespace, steps }
     }
 
@@ -118,13 +126,15 @@ struct Making<'a> {
     /// As placeholders have it: `configmaps/x0`.
     key: String,
     name: String,
+    /// Somewhere in the sequence a name is generated.
+    generates: bool,
 }
 
-fn step(act: Act, kinds: &[usize], namespace: &str) -> Step {
+fn step(act: Act, kinds: &[usize], namespace: &str, generates: bool) -> Step {
     let kind = &KINDS[kinds[act.kind]];
     let short = format!("x{}", act.name);
     let name = if kind.namespaced { short.clone() } else { format!("{namespace}-{short}") };
-    let making = Making { act, kind, namespace, key: format!("{}/{short}", kind.plural), name };
+    let making = Making { act, kind, namespace, key: format!("{}/{short}", kind.plural), name, generates };
     match act.what {
         What::Get => making.get(),
         What::Create => making.create(),
@@ -201,7 +211,7 @@ impl Making<'_> {
 
     fn create(&self) -> Step {
         let mut body = self.body();
-        if self.act.twist.is_multiple_of(11) {
+        if self.act.generates() {
             let meta = body["metadata"].as_object_mut().expect("it has metadata");
             meta.remove("name");
             meta.insert("generateName".into(), json!(format!("{}-", self.name)));
@@ -236,7 +246,9 @@ impl Making<'_> {
             step.query.push(("timeoutSeconds".into(), "1".into()));
             step.query.push(("resourceVersion".into(), "${version}".into()));
         } else {
+            // Pages are of what is in no other sequence, and in the order of names that are not drawn by chance.
             match self.act.variant % 5 {
+                _ if !self.kind.namespaced || self.generates => {}
                 1 => step.query.push(("limit".into(), (1 + self.act.variant % 2).to_string())),
                 2 => step.query.extend([("limit".into(), "1".into()), ("continue".into(), "${continue}".into())]),
                 _ => {}
@@ -287,7 +299,7 @@ impl Making<'_> {
             1 => change["metadata"] = json!({"resourceVersion": format!("${{rv:{}@1}}", self.key)}),
             2 => {
                 change["metadata"] =
-                    json!({"resourceVersion": format!("${{rv:{}}}", self.key), "labels": {"tier": "b"}})
+                    json!({"resourceVersion": format!("${{rv:{}}}", self.key), "labels": {"tier": "b"}});
             }
             3 => change["metadata"] = json!({"labels": null}),
             4 => change["status"] = json!({"phase": "Odd"}),
@@ -295,7 +307,7 @@ impl Making<'_> {
             6 => {}
             _ => {
                 change["metadata"] =
-                    json!({"labels": {"n": (self.act.variant % 3).to_string()}, "annotations": {"note": "x"}})
+                    json!({"labels": {"n": (self.act.variant % 3).to_string()}, "annotations": {"note": "x"}});
             }
         }
         change

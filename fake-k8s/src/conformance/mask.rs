@@ -9,6 +9,8 @@
 //! | the random end of a generated name | `<1>`, ... |
 //! | an address or port that the server allocates | `<address-1>`, `<port-1>`, ... |
 //! | the order of managers, which is that of their times | that of their names |
+//! | mistakes that stand together at one field, conflicts with several managers | in the order of their messages |
+//! | the order of a list in which names were generated | that of the masked names |
 //! | an object quoted in a message | itself, with its fields in order |
 use std::collections::BTreeMap;
 
@@ -27,12 +29,46 @@ pub fn mask(sequence: &Sequence, answers: &[Answer]) -> Vec<Answer> {
         for (answer, _) in out.iter_mut().zip(&watches).filter(|(_, watch)| **watch == turn) {
             mask.learn(&answer.body);
             answer.body = mask.value("", &answer.body);
+            order_causes(&mut answer.body);
+            order_items(&mut answer.body);
             for warning in &mut answer.warnings {
                 *warning = mask.text(warning);
             }
         }
     }
     out
+}
+
+/// Mistakes in the entries of one map, and conflicts with several managers, are found in an order that Go draws by chance.
+/// The message that lists the causes again is taken for what it is.
+fn order_causes(status: &mut Value) {
+    let Some(causes) = status["details"]["causes"].as_array().filter(|causes| causes.len() > 1).cloned() else {
+        return;
+    };
+    let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+    let listed: Vec<String> =
+        causes.iter().map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message"))).collect();
+    let message = status["message"].as_str().unwrap_or_default().to_owned();
+    let mut sorted = causes.clone();
+    if causes.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
+        sorted.sort_by_key(|cause| text(cause, "message"));
+        let head = message.split(": ").next().unwrap_or_default();
+        status["message"] = Value::String(format!("{head}: <causes>"));
+    } else {
+        for run in sorted.chunk_by_mut(|left, right| left["field"] == right["field"]) {
+            run.sort_by_key(|cause| text(cause, "message"));
+        }
+        status["message"] = Value::String(message.replace(&listed.join(", "), "<causes>"));
+    }
+    status["details"]["causes"] = Value::Array(sorted);
+}
+
+/// Items whose names were generated stand in the order of these.
+fn order_items(list: &mut Value) {
+    let Some(items) = list.get_mut("items").and_then(Value::as_array_mut) else { return };
+    if items.iter().any(|item| item["metadata"]["generateName"].is_string()) {
+        items.sort_by_key(|item| [&item["metadata"]["namespace"], &item["metadata"]["name"]].map(Value::to_string));
+    }
 }
 
 /// What generated names begin with.
@@ -161,7 +197,7 @@ impl Mask {
         if is_now(text) {
             return "<now>".into();
         }
-        let mut out = self.objects_in_message(text);
+        let mut out = moments_in_message(&self.objects_in_message(text));
         let known = [&self.uids, &self.names, &self.addresses].into_iter().flatten();
         let mut known: Vec<(&String, &String)> = known.filter(|(from, _)| text.contains(from.as_str())).collect();
         // One may begin as another does.
@@ -194,6 +230,7 @@ impl Mask {
             ("too old resource version: ", " ("),
             ("Too large resource version: ", ","),
             ("current: ", ""),
+            (" resourceVersion:", "]"),
         ] {
             let Some(at) = text.find(before).map(|at| at + before.len()) else { continue };
             let end = text[at..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |end| at + end);
@@ -204,6 +241,21 @@ impl Mask {
         }
         text
     }
+}
+
+/// Moments of the time in which the server ran, in a message.
+fn moments_in_message(text: &str) -> String {
+    const LENGTH: usize = "0000-00-00T00:00:00Z".len();
+    let mut out = text.to_owned();
+    let mut at = 0;
+    while at + LENGTH <= out.len() {
+        match out.get(at..at + LENGTH) {
+            Some(moment) if is_now(moment) => out.replace_range(at..at + LENGTH, "<now>"),
+            _ => {}
+        }
+        at += 1;
+    }
+    out
 }
 
 /// A moment that nobody wrote into a request: those are all of long ago.

@@ -30,6 +30,13 @@ fn complete(info: &ResourceInfo, object: &mut Value) {
     }
 }
 
+/// Takes away what a built-in kind does not store.
+fn trim(info: &ResourceInfo, object: &mut Value) {
+    if let Some(record) = record(info).filter(|_| !info.custom) {
+        decode::trim(record, object);
+    }
+}
+
 impl Server {
     /// Defaults and checks a new object.
     pub(super) fn admit_new(
@@ -62,6 +69,7 @@ impl Server {
             object::meta_mut(object).insert("finalizers".into(), json!([definitions::CLEANUP]));
         }
         refuse_if(info, object::name(object), &errors)?;
+        trim(info, object);
         self.check_default_priority(info, object)?;
         match info.custom {
             true => self.warnings.extend(metadata::finalizer_warnings(None, object)),
@@ -88,7 +96,7 @@ impl Server {
         }
         builtin::default_object(info, new);
         complete(info, new);
-        if request.verb != Verb::Patch(PatchKind::Apply) {
+        if !self.managers_noted {
             self.note_update(now, info, old, new, request.options.manager(), request.subresource.as_deref());
         }
         Ok(())
@@ -116,12 +124,11 @@ impl Server {
         } else {
             builtin::check_changed(info, old, new, status_only)
         };
-        if !status_only {
-            if info.storage == definitions::storage() {
-                definitions::complete(new, now);
-            }
+        if !status_only && info.storage == definitions::storage() {
+            definitions::complete(new, now);
         }
         refuse_if(info, object::name(old), &errors)?;
+        trim(info, new);
         if !status_only {
             self.check_expansion(info, old, new)?;
             self.check_default_priority(info, new)?;
@@ -134,7 +141,7 @@ impl Server {
     }
 
     /// Tells who wrote what, where that is kept.
-    fn note_update(
+    pub(super) fn note_update(
         &self,
         now: Timestamp,
         info: &ResourceInfo,

@@ -35,6 +35,7 @@ impl Server {
         let (mut new, managers) = applied.to(&current, now)?;
         check_conversion(info, &config, &new)?;
         managers.write_to(&mut new);
+        self.managers_noted = true;
         if object::version(&config).is_empty() {
             object::meta_mut(&mut new).remove("resourceVersion");
         }

@@ -31,7 +31,6 @@ mod pod_update;
 mod pod_volumes;
 mod pod_warnings;
 mod pods;
-mod quantities;
 pub(super) mod service_rules;
 pub(super) mod services;
 mod shape;
@@ -224,8 +223,8 @@ pub(super) fn warnings(info: &ResourceInfo, new: &Value, old: Option<&Value>) ->
 
 /// A template that stays as it was is not spoken of again.
 fn template_warnings(info: &ResourceInfo, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let spec = |object: &Value| object["spec"].clone();
-    let changed = old.is_none_or(|old| spec(old) != spec(object));
+    let is_new = |old: &Value| is_new_generation(info, old, object).unwrap_or(old["spec"] != object["spec"]);
+    let changed = old.is_none_or(is_new);
     if !changed || !object["spec"]["template"].is_object() || info.plural() == "cronjobs" {
         return Vec::new();
     }
@@ -279,18 +278,6 @@ fn drop_empty(object: &mut Value, fields: &[&str]) {
     };
     if let Some(all) = object.as_object_mut() {
         all.retain(|name, value| !(fields.contains(&name.as_str()) && empty(value)));
-    }
-}
-
-/// Lists without items are not kept.
-fn drop_empty_lists(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, v| v.as_array().is_none_or(|list| !list.is_empty()));
-            fields.values_mut().for_each(drop_empty_lists);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_empty_lists),
-        _ => {}
     }
 }
 

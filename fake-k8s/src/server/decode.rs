@@ -3,9 +3,12 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
+use super::fields::check::plain as go_text;
 use super::resource::ResourceInfo;
 use super::types::{self, decode::Mistake};
-use super::{FieldError, FieldValidation, Options, Request, Server, Status, admission, definitions, object, schema};
+use super::{
+    FieldError, FieldValidation, PatchKind, Request, Server, Status, Verb, admission, definitions, object, schema,
+};
 
 /// The scheme of Kubernetes' kinds, as its errors name it.
 const SCHEME: &str = "pkg/runtime/scheme.go:110";
@@ -52,10 +55,16 @@ impl Server {
         &mut self,
         info: &ResourceInfo,
         patched: &Value,
-        options: &Options,
+        request: &Request,
     ) -> Result<Value, Status> {
+        let options = &request.options;
         let refuse = |why: String| {
-            let error = FieldError::invalid("patch", patched.to_string(), why);
+            // A strategic merge patch is shown itself, as Go prints a map.
+            let shown = match (request.verb, &request.body) {
+                (Verb::Patch(PatchKind::StrategicMerge), Some(patch)) => go_text(patch),
+                _ => patched.to_string(),
+            };
+            let error = FieldError::invalid("patch", shown, why);
             Status::invalid("", "", "", &[error])
         };
         if info.custom && patched["kind"].as_str().is_none_or(str::is_empty) {

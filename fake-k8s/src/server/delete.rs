@@ -271,8 +271,8 @@ fn mark(info: &ResourceInfo, new: &mut Value, now: Timestamp) {
 
 /// Pods and a few more answer with the object, the rest with a Status.
 fn answer(info: &ResourceInfo, gone: &Value) -> Value {
-    let whole = ["pods", "services", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts"];
-    if info.group().is_empty() && whole.contains(&info.plural()) {
+    let whole = ["pods", "services", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "namespaces"];
+    if (info.group().is_empty() && whole.contains(&info.plural())) || info.is("storage.k8s.io", "storageclasses") {
         return gone.clone();
     }
     let mut details = json!({"name": object::name(gone), "kind": info.plural(), "uid": object::uid(gone)});

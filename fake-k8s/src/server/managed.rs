@@ -225,8 +225,9 @@ pub(super) fn update(info: &ResourceInfo, live: &Value, new: &mut Value, manager
     let mine = stripped(&comparison.written());
     if !mine.is_empty() {
         let set = managers.0.get(manager).map_or_else(|| mine.clone(), |owned| owned.set.union(&mine));
-        let owned = Owned { set, api_version: info.api_version(), time: Some(time_text(now)) };
-        managers.0.insert(manager.clone(), owned);
+        // Of who scales no time is kept.
+        let time = Some(time_text(now)).filter(|_| subresource != Some("scale"));
+        managers.0.insert(manager.clone(), Owned { set, api_version: info.api_version(), time });
     }
     managers.cap();
     managers.write_to(new);

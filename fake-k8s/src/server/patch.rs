@@ -44,7 +44,7 @@ impl Server {
         patched: &Value,
         request: &Request,
     ) -> Result<Value, Status> {
-        let patched = self.decoded_patch(info, patched, &request.options)?;
+        let patched = self.decoded_patch(info, patched, request)?;
         check_name(request, &patched)?;
         self.update(now, info, stored, patched, request)
     }

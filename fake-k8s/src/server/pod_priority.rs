@@ -10,9 +10,15 @@ use super::{Server, Status, object};
 const SYSTEM: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 impl Server {
+    /// Whether a pod may have the priority that it asks for: that is asked before it has a name.
+    pub(super) fn check_priority(&self, pod: &Value) -> Result<(), Status> {
+        self.admit_priority(&mut pod.clone())
+    }
+
     /// Gives a new pod the priority of its class, as admission does before anything else is looked at.
     pub(super) fn admit_priority(&self, pod: &mut Value) -> Result<(), Status> {
-        let name = object::name(pod).to_owned();
+        let name = Some(object::name(pod)).filter(|name| !name.is_empty());
+        let name = name.unwrap_or(object::meta_str(pod, "generateName")).to_owned();
         let refuse = |why: String| Status::forbidden("", "pods", &name, &why);
         let spec = object::entry_object(pod, "spec");
         let asked = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();

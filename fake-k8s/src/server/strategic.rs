@@ -59,28 +59,48 @@ pub(super) fn merge(record: Option<&Record>, target: &mut Value, patch: &Value) 
 }
 
 fn merge_field(record: Option<&Record>, fields: &mut Map<String, Value>, name: &str, change: &Value) {
-    let (inner, key) = known(record, name);
-    match change {
-        Value::Null => drop(fields.remove(name)),
-        Value::Object(_) => merge(inner, fields.entry(name).or_insert(Value::Null), change),
-        Value::Array(items) => {
-            let slot = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-            match (key, slot.as_array_mut()) {
-                (Some(key), Some(list)) if !key.is_empty() && items.iter().all(Value::is_object) => {
-                    merge_list(inner, list, items, key);
-                }
-                (Some(""), Some(list)) => {
-                    for item in items {
-                        if !list.contains(item) {
-                            list.push(item.clone());
-                        }
-                    }
-                }
-                _ => *slot = change.clone(),
-            }
-        }
-        plain => drop(fields.insert(name.to_owned(), plain.clone())),
+    if change.is_null() {
+        fields.remove(name);
+        return;
     }
+    let (inner, key) = known(record, name);
+    match (fields.get_mut(name), change) {
+        (Some(there @ Value::Object(_)), Value::Object(_)) => merge(inner, there, change),
+        (Some(Value::Array(list)), Value::Array(items)) => match key {
+            Some("") => merge_set(list, items),
+            Some(key) if items.iter().all(Value::is_object) => merge_list(inner, list, items, key),
+            _ => *list = items.clone(),
+        },
+        // What is not there is taken as it is; what is a directive then has nothing to direct.
+        _ => match plain(change) {
+            Some(value) => drop(fields.insert(name.to_owned(), value)),
+            None => drop(fields.remove(name)),
+        },
+    }
+}
+
+/// A part of a patch without its directives and nulls; nothing where it is a directive itself.
+fn plain(patch: &Value) -> Option<Value> {
+    match patch {
+        Value::Object(fields) if fields.contains_key("$patch") => None,
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            Some(Value::Object(kept.filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()))
+        }
+        Value::Array(items) => Some(items.iter().filter_map(plain).collect()),
+        other => Some(other.clone()),
+    }
+}
+
+/// Plain values are merged as a set: what the patch adds stands before what it does not name.
+fn merge_set(list: &mut Vec<Value>, items: &[Value]) {
+    let mut fresh: Vec<Value> = Vec::new();
+    for item in items {
+        if !list.contains(item) && !fresh.contains(item) {
+            fresh.push(item.clone());
+        }
+    }
+    list.splice(0..0, fresh);
 }
 
 fn merge_list(record: Option<&Record>, list: &mut Vec<Value>, items: &[Value], key: &str) {
@@ -95,11 +115,7 @@ fn merge_list(record: Option<&Record>, list: &mut Vec<Value>, items: &[Value], k
             (Some("delete"), Some(at)) => drop(list.remove(at)),
             (Some("delete"), None) => {}
             (_, Some(at)) => merge(record, &mut list[at], item),
-            (_, None) => {
-                let mut new = Value::Null;
-                merge(record, &mut new, item);
-                fresh.push(new);
-            }
+            (_, None) => fresh.extend(plain(item)),
         }
     }
     // As in Kubernetes, items that the patch adds stand before those it does not name.
@@ -135,13 +151,25 @@ mod tests {
             &mut meta,
             &json!({"finalizers": ["c/d", "a/b"], "labels": {"x": null}}),
         );
-        assert_eq!(meta, json!({"finalizers": ["a/b", "c/d"], "labels": {"y": "2"}}));
+        assert_eq!(meta, json!({"finalizers": ["c/d", "a/b"], "labels": {"y": "2"}}));
         merge(
             Some(Types::of_this_version().record("meta.v1.ObjectMeta")),
             &mut meta,
             &json!({"$deleteFromPrimitiveList/finalizers": ["a/b"]}),
         );
         assert_eq!(meta["finalizers"], json!(["c/d"]));
+    }
+
+    #[test]
+    fn a_directive_for_what_is_not_there_does_nothing() {
+        let mut meta = json!({"name": "x"});
+        let record = Types::of_this_version().record("meta.v1.ObjectMeta");
+        merge(
+            Some(record),
+            &mut meta,
+            &json!({"labels": {"$patch": "replace", "only": "this"}, "annotations": {"a": null}}),
+        );
+        assert_eq!(meta, json!({"name": "x", "annotations": {}}));
     }
 
     #[test]

@@ -80,6 +80,8 @@ impl Server {
         if !uid.is_empty() {
             object::meta_mut(&mut new).insert("uid".into(), json!(uid));
         }
+        self.note_update(now, info, &current, &mut new, request.options.manager(), Some("scale"));
+        self.managers_noted = true;
         let whole = Request { subresource: None, body: None, ..request.clone() };
         let changed = self.update(now, info, &current, new, &whole)?;
         Ok(scale_of(info, &changed, paths)?.0)

@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::schema::ListType;
 
 pub(super) mod decode;
-mod quantity;
 
 /// What a field holds.
 #[derive(Debug)]

@@ -31,12 +31,19 @@ impl Server {
     ) -> Result<Value, Status> {
         let namespace = place(info, request, &mut object)?;
         self.check_namespace(info, namespace.as_deref(), object::name(&object))?;
+        if info.is("", "pods") {
+            self.check_priority(&object)?;
+        }
         self.name_new(info, namespace.as_deref().unwrap_or_default(), &mut object)?;
         let meta = object::meta_mut(&mut object);
         let version = meta.remove("resourceVersion");
-        // A generation that somebody sends is kept where nobody counts it.
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
-            meta.remove(field);
+        // A generation that somebody sends is kept where nobody counts it. Only a create wipes what says that it goes.
+        let wiped: &[&str] = match request.verb {
+            Verb::Create => &["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"],
+            _ => &["selfLink", "managedFields"],
+        };
+        for field in wiped {
+            meta.remove(*field);
         }
         meta.insert("uid".into(), Value::String(self.names.uid()));
         meta.insert("creationTimestamp".into(), Value::String(time_text(now)));

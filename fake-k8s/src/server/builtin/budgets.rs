@@ -1,4 +1,4 @@
-//! Disruption budgets.
+//! Disruption budgets: defaults, the two ways to say how many may be away, and the status.
 use serde_json::{Value, json};
 
 use super::bounds::{all_nonnegative, at_most_all, one_of, positive_int_or_percent};

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::bounds::{immutable, one_of};
 use super::checks::Faults;
-use super::quantities::Quantity;
 use super::shape::{self, Part, Shape};
 use super::unified_diff::unified_diff;
 use super::{drop_empty, label_selectors, set_default};
+use crate::server::quantities::{MUST_MATCH, Quantity};
 use crate::server::{FieldError, object};
 
 /// The ways in which a volume is used.
@@ -124,7 +124,7 @@ pub fn validate_claim(claim: &Value) -> Vec<FieldError> {
     let storage = &spec["resources"]["requests"]["storage"];
     match (storage.is_null(), Quantity::of(storage)) {
         (true, _) => faults.required("spec.resources[storage]", ""),
-        (false, None) => faults.invalid("spec.resources[storage]", storage.clone(), NO_QUANTITY),
+        (false, None) => faults.invalid("spec.resources[storage]", storage.clone(), MUST_MATCH),
         (false, Some(amount)) if amount.is_negative() || amount.is_zero() => {
             faults.invalid("spec.resources[storage]", storage.clone(), "must be greater than zero");
         }
@@ -138,8 +138,6 @@ pub fn validate_claim(claim: &Value) -> Vec<FieldError> {
     validate_class_name(&spec["volumeAttributesClassName"], "spec.volumeAttributesClassName", &mut faults);
     faults.0
 }
-
-const NO_QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 fn validate_source(source: &Value, path: &str, faults: &mut Faults) {
     if !source.is_object() {

@@ -134,7 +134,7 @@ pub fn validate_priority(class: &Value) -> Vec<FieldError> {
     match class["preemptionPolicy"].as_str() {
         Some("") => faults.required("preemptionPolicy", ""),
         _ => {
-            faults.0.extend(one_of(&class["preemptionPolicy"], "preemptionPolicy", &["PreemptLowerPriority", "Never"]))
+            faults.0.extend(one_of(&class["preemptionPolicy"], "preemptionPolicy", &["PreemptLowerPriority", "Never"]));
         }
     }
     faults.0

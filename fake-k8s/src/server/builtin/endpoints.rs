@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::checks::{Faults, PROTOCOLS, count, items, items_mut, number, text};
-use super::{addresses, drop_empty_lists, set_default};
+use super::{addresses, set_default};
 use crate::server::metadata::validate_labels;
 use crate::server::{FieldError, object};
 
@@ -12,7 +12,6 @@ const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 pub fn default_endpoints(endpoints: &mut Value) {
-    drop_empty_lists(endpoints);
     for subset in items_mut(endpoints, "subsets") {
         for port in items_mut(subset, "ports").filter_map(Value::as_object_mut) {
             set_default(port, "protocol", json!("TCP"));
@@ -21,7 +20,6 @@ pub fn default_endpoints(endpoints: &mut Value) {
 }
 
 pub fn default_slice(slice: &mut Value) {
-    drop_empty_lists(slice);
     for port in items_mut(slice, "ports").filter_map(Value::as_object_mut) {
         set_default(port, "name", json!(""));
         set_default(port, "protocol", json!("TCP"));

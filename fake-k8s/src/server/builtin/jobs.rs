@@ -296,10 +296,10 @@ mod tests {
     use super::*;
     use crate::server::builtin::pod_defaults;
 
-    fn job(change: Value) -> Value {
+    fn job(change: &Value) -> Value {
         let mut job = json!({"metadata": {"name": "x", "uid": "u"}, "spec": {"template": {"spec": {
             "restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}});
-        json_patch::merge(&mut job["spec"], &change);
+        json_patch::merge(&mut job["spec"], change);
         pod_defaults::default_spec(object::entry_object(&mut job["spec"]["template"], "spec"));
         default_job(&mut job);
         select(&mut job);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_job_selects_its_own_pods() {
-        let job = job(json!({}));
+        let job = job(&json!({}));
         assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}));
         let labels = json!({"batch.kubernetes.io/controller-uid": "u", "controller-uid": "u",
             "batch.kubernetes.io/job-name": "x", "job-name": "x"});
@@ -347,7 +347,7 @@ mod tests {
                 vec!["spec.managedBy: Invalid value: \"me\": must be a domain-prefixed path (such as \"acme.io/foo\")"],
             ),
         ] {
-            assert_eq!(said(validate_job(&job(change), None)), wrong);
+            assert_eq!(said(validate_job(&job(&change), None)), wrong);
         }
     }
 
@@ -361,16 +361,16 @@ mod tests {
                 vec!["spec.completionMode: Invalid value: \"Indexed\": field is immutable"],
             ),
         ] {
-            assert_eq!(said(validate_update(&job(json!({})), &job(change))), wrong);
+            assert_eq!(said(validate_update(&job(&json!({})), &job(&change))), wrong);
         }
     }
 
     #[test]
     fn where_pods_run_may_change_before_any_was_made() {
         let moved = json!({"template": {"spec": {"nodeSelector": {"a": "b"}}}});
-        let mut suspended = job(json!({"suspend": true}));
-        assert_eq!(said(validate_update(&suspended, &job(moved.clone()))), Vec::<String>::new());
+        let mut suspended = job(&json!({"suspend": true}));
+        assert_eq!(said(validate_update(&suspended, &job(&moved))), Vec::<String>::new());
         suspended["status"]["startTime"] = json!("2001-01-01T00:00:00Z");
-        assert_eq!(validate_update(&suspended, &job(moved)).len(), 1);
+        assert_eq!(validate_update(&suspended, &job(&moved)).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Leases.
+//! Leases: who holds one, for how long, and how often it changed hands.
 use serde_json::Value;
 
 use super::bounds::nonnegative;

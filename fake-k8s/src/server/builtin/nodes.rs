@@ -3,10 +3,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::addresses;
 use super::checks::{Faults, count, items, text};
-use super::quantities::Quantity;
 use super::shape::{Part, Shape, compact};
-use super::{addresses, drop_empty_lists};
+use crate::server::quantities::Quantity;
 use crate::server::{FieldError, object};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -33,7 +33,6 @@ const TAINT: &[Part] = &[
 const ADDRESS: &[Part] = &[Part("Type", "type", Shape::Text), Part("Address", "address", Shape::Text)];
 
 pub fn default_node(node: &mut Value) {
-    drop_empty_lists(node);
     let spec = object::entry_object(node, "spec");
     if spec.get("unschedulable").is_some_and(|u| *u == false) {
         spec.remove("unschedulable");

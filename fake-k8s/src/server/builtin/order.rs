@@ -44,7 +44,7 @@ fn of_changed(info: &ResourceInfo) -> &'static [Check] {
         ("discovery.k8s.io", _) => &[Metadata, Rules, Changes],
         ("storage.k8s.io", _) => &[Metadata, Rules, Kept, Changes],
         ("scheduling.k8s.io", _) => &[Kept, Changes],
-        ("batch", "jobs") => &[Metadata, Rules, Kept, Changes],
+        ("batch", "jobs") | ("", "nodes" | "namespaces") => &[Metadata, Rules, Kept, Changes],
         ("rbac.authorization.k8s.io", _) => &[Metadata, Rules, Metadata, Rules, Kept, Changes],
         _ => &[Kept, Rules, Changes],
     }

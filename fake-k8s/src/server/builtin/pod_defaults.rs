@@ -2,13 +2,12 @@
 use serde_json::{Map, Value, json};
 
 use super::checks::{items_mut, number, text};
-use super::quantities::Quantity;
-use super::{drop_empty_lists, set_default};
+use super::set_default;
 use crate::server::object;
+use crate::server::quantities::Quantity;
 
 /// Fills in a pod.
 pub fn default_pod(pod: &mut Value) {
-    drop_empty_lists(pod);
     let spec = object::entry_object(pod, "spec");
     default_spec(spec);
     set_default(spec, "enableServiceLinks", json!(true));

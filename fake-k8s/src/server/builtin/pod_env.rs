@@ -2,7 +2,7 @@
 use serde_json::Value;
 
 use super::checks::{Faults, items, text};
-use super::quantities::Quantity;
+use crate::server::quantities::Quantity;
 
 const FIELDS: &[&str] = &[
     "metadata.name",

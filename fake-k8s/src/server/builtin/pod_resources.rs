@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::checks::{Faults, items, text};
-use super::quantities::Quantity;
 use crate::server::metadata::qualified_name_fault;
+use crate::server::quantities::Quantity;
 
 const HUGE_PAGES: &str = "hugepages-";
 const COUNTED: &[&str] = &[

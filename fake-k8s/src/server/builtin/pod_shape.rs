@@ -465,7 +465,7 @@ const PREFERRED_SCHEDULING_TERM: &[Part] = &[
 ];
 #[rustfmt::skip]
 const NODE_AFFINITY: &[Part] = &[
-   
+
     Part("RequiredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution", Pointer(NODE_SELECTOR)),
     Part("PreferredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution", List(PREFERRED_SCHEDULING_TERM)),
 ];
@@ -481,13 +481,13 @@ const WEIGHTED_POD_AFFINITY_TERM: &[Part] = &[
 ];
 #[rustfmt::skip]
 const POD_AFFINITY: &[Part] = &[
-   
+
     Part("RequiredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution", List(POD_AFFINITY_TERM)),
     Part("PreferredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution", List(WEIGHTED_POD_AFFINITY_TERM)),
 ];
 #[rustfmt::skip]
 const POD_ANTI_AFFINITY: &[Part] = &[
-   
+
     Part("RequiredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution", List(POD_AFFINITY_TERM)),
     Part("PreferredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution", List(WEIGHTED_POD_AFFINITY_TERM)),
 ];

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::checks::{Faults, items, number, text};
 use super::pod_env::{check_field_ref, check_resource_ref};
-use super::quantities::Quantity;
+use crate::server::quantities::Quantity;
 
 /// The sources that there are, in the order in which they are looked at.
 const SOURCES: &[&str] = &[

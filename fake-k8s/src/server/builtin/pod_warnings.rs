@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::addresses;
 use super::checks::{items, number, text};
-use super::quantities::Quantity;
 use crate::server::metadata::label_1123_fault;
 use crate::server::object;
+use crate::server::quantities::Quantity;
 
 const OLD_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),

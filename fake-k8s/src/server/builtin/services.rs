@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Map, Value, json};
 
 use super::checks::{count, items, items_mut, number, text};
-use super::{addresses, drop_empty_lists, set_default};
+use super::{addresses, set_default};
 use crate::server::object;
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
@@ -59,7 +59,6 @@ impl ServiceNetwork {
 }
 
 pub fn default_service(service: &mut Value) {
-    drop_empty_lists(service);
     for port in service.get_mut("spec").map(|s| items_mut(s, "ports")).into_iter().flatten() {
         if let Some(port) = port.as_object_mut() {
             set_default(port, "protocol", json!("TCP"));

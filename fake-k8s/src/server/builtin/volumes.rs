@@ -1,13 +1,13 @@
-//! Volumes.
+//! Persistent volumes: their sources, capacity and class, and what of them may not change.
 use serde_json::{Value, json};
 
 use super::bounds::{immutable, one_of};
 use super::checks::Faults;
 use super::claims::{VOLUME_MODES, default_amounts, validate_class_name, validate_modes};
-use super::quantities::Quantity;
 use super::shape::{self, Part, Shape};
 use super::unified_diff::unified_diff;
 use super::{drop_empty, set_default};
+use crate::server::quantities::Quantity;
 use crate::server::{FieldError, object};
 
 /// The kinds of volumes, in the order in which they are looked for, with the names that messages have for them.
@@ -347,10 +347,10 @@ pub fn warnings(volume: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn volume(change: Value) -> Value {
+    fn volume(change: &Value) -> Value {
         let mut volume = json!({"spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}});
-        json_patch::merge(&mut volume["spec"], &change);
+        json_patch::merge(&mut volume["spec"], change);
         default_volume(&mut volume);
         volume
     }
@@ -393,13 +393,13 @@ mod tests {
                 vec!["spec.local.nodeAffinity: Required value: Local volume requires node affinity"],
             ),
         ] {
-            assert_eq!(said(&validate_volume(&volume(change))), wrong);
+            assert_eq!(said(&validate_volume(&volume(&change))), wrong);
         }
     }
 
     #[test]
     fn where_a_volume_is_stays() {
-        let (old, new) = (volume(json!({})), volume(json!({"hostPath": {"path": "/b"}})));
+        let (old, new) = (volume(&json!({})), volume(&json!({"hostPath": {"path": "/b"}})));
         assert!(validate_update(&old, &old).is_empty());
         assert_eq!(
             said(&validate_update(&old, &new)),

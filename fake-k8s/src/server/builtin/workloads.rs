@@ -220,11 +220,11 @@ mod tests {
     use super::*;
     use crate::server::builtin::pod_defaults;
 
-    fn deployment(change: Value) -> Value {
+    fn deployment(change: &Value) -> Value {
         let container = json!({"name": "a", "image": "a", "imagePullPolicy": "Always"});
         let mut deployment = json!({"spec": {"selector": {"matchLabels": {"app": "a"}}, "template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}}});
-        json_patch::merge(&mut deployment["spec"], &change);
+        json_patch::merge(&mut deployment["spec"], change);
         pod_defaults::default_spec(object::entry_object(&mut deployment["spec"]["template"], "spec"));
         default_deployment(&mut deployment);
         deployment
@@ -265,16 +265,16 @@ mod tests {
                 vec!["spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"],
             ),
         ] {
-            assert_eq!(said(validate_deployment(&deployment(change))), wrong);
+            assert_eq!(said(validate_deployment(&deployment(&change))), wrong);
         }
     }
 
     #[test]
     fn a_selector_stays() {
-        let other = deployment(json!({"selector": {"matchLabels": {"b": "c"}}}));
+        let other = deployment(&json!({"selector": {"matchLabels": {"b": "c"}}}));
         let shown = "{\"matchLabels\":{\"app\":\"a\",\"b\":\"c\"}}";
         assert_eq!(
-            said(validate_update(&deployment(json!({})), &other)),
+            said(validate_update(&deployment(&json!({})), &other)),
             [format!("spec.selector: Invalid value: {shown}: field is immutable")]
         );
     }

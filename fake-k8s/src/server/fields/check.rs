@@ -48,7 +48,7 @@ impl Check {
             | (Kind::Any, _) => {}
             (Kind::Scalar, Value::String(_) | Value::Number(_) | Value::Bool(_)) => {}
             (Kind::Text, other) => {
-                self.say(&format!("expected string, got &value.valueUnstructured{{Value:{}}}", syntax(other)))
+                self.say(&format!("expected string, got &value.valueUnstructured{{Value:{}}}", syntax(other)));
             }
             (Kind::Number, other) => self.say(&format!("expected numeric (int or float), got {}", type_of(other))),
             (Kind::Boolean, other) => self.say(&format!("expected boolean, got &{{{}}}", plain(other))),
@@ -95,7 +95,7 @@ impl Check {
 }
 
 /// As Go prints a value with `%v`.
-fn plain(value: &Value) -> String {
+pub(in crate::server) fn plain(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::quantity::{MUST_MATCH, canonical};
 use super::{Record, Scalar, Type, Types};
+use crate::server::quantities::{MUST_MATCH, Quantity};
 use crate::server::schema::join;
 
 /// What is wrong with an object, in the words of Go's decoder.
@@ -99,9 +99,9 @@ impl Reader<'_> {
     fn special(&self, record: &Record, scalar: Scalar, value: &mut Value) -> Result<(), Mistake> {
         let text = value.as_str().map(str::to_owned);
         match (scalar, text) {
-            (Scalar::Quantity, text) => {
-                let given = text.unwrap_or_else(|| value.to_string());
-                *value = Value::String(canonical(&given).ok_or_else(|| Mistake(MUST_MATCH.to_owned()))?);
+            (Scalar::Quantity, _) => {
+                let quantity = Quantity::of(value).ok_or_else(|| Mistake(MUST_MATCH.to_owned()))?;
+                *value = Value::String(quantity.to_string());
                 Ok(())
             }
             (Scalar::IntOrString, None) if value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()) => Ok(()),
@@ -200,8 +200,7 @@ pub(in crate::server) fn zero(record: &Record) -> Value {
     object
 }
 
-/// Adds what is shown in any case: records that are always there, and required fields that hold nothing. Takes away what is
-/// not shown when it is empty.
+/// Adds what is shown in any case: records that are always there, and required fields that hold nothing.
 pub(in crate::server) fn complete(record: &Record, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
     for (name, kind) in &record.fields {
@@ -218,33 +217,42 @@ pub(in crate::server) fn complete(record: &Record, object: &mut Value) {
                 };
                 fields.insert(name.clone(), value);
             }
-            kind if record.left_out.contains(name) => {
-                if fields.get(name) == Some(&nothing(kind)) {
-                    fields.remove(name);
-                }
-            }
-            Type::List { .. } | Type::Map { .. } if !required => {
-                let empty = |value: &Value| {
-                    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
-                };
-                if fields.get(name).is_some_and(empty) {
-                    fields.remove(name);
-                }
+            kind if record.left_out.contains(name) && fields.get(name) == Some(&nothing(kind)) => {
+                fields.remove(name);
             }
             _ => {}
         }
         if let Some(value) = fields.get_mut(name) {
-            complete_value(kind, value);
+            within(kind, value, complete);
         }
     }
 }
 
-fn complete_value(kind: &Type, value: &mut Value) {
+/// Takes away what does not survive being stored: lists and maps without anything in them are none afterwards.
+pub(in crate::server) fn trim(record: &Record, object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let empty =
+        |value: &Value| value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+    for (name, kind) in &record.fields {
+        let Some(value) = fields.get_mut(name) else { continue };
+        if matches!(kind, Type::List { .. } | Type::Map { .. }) && empty(value) {
+            match record.required.contains(name) {
+                true => *value = Value::Null,
+                false => drop(fields.remove(name)),
+            }
+            continue;
+        }
+        within(kind, value, trim);
+    }
+}
+
+/// Does something to every record that a value of this type has in it.
+fn within(kind: &Type, value: &mut Value, work: fn(&Record, &mut Value)) {
     match (kind, value) {
-        (Type::Record { name, .. }, value @ Value::Object(_)) => complete(Types::of_this_version().record(name), value),
-        (Type::List { of, .. }, Value::Array(items)) => items.iter_mut().for_each(|item| complete_value(of, item)),
+        (Type::Record { name, .. }, value @ Value::Object(_)) => work(Types::of_this_version().record(name), value),
+        (Type::List { of, .. }, Value::Array(items)) => items.iter_mut().for_each(|item| within(of, item, work)),
         (Type::Map { of, .. }, Value::Object(entries)) => {
-            entries.values_mut().for_each(|entry| complete_value(of, entry))
+            entries.values_mut().for_each(|entry| within(of, entry, work));
         }
         _ => {}
     }

@@ -1,6 +1,10 @@
 //! Amounts of resources: `500m`, `1Gi`, `1e3`. Compared exactly, shown as Kubernetes shows them.
 use serde_json::Value;
 
+/// What is no quantity is answered with.
+pub const MUST_MATCH: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
 /// An amount in thousandths of a thousandth of a thousandth: what the smallest unit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity {
