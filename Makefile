@@ -6,7 +6,7 @@ TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 SEEDS ?= 500
 SEQUENCES ?= 5000
 
-.PHONY: help demo up test tools binaries lint sim zoo scenarios kubernetes conformance corpus chart crds bench
+.PHONY: help demo up test tools binaries lint sim zoo scenarios kubernetes conformance corpus faults chart crds bench
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ conformance: tools ## Plays generated requests against the real API server and f
 
 corpus: tools ## Records what the real API server answers, for the test that needs none.
 	$(CARGO) run --locked -p scenarios --bin scenarios -- conformance --sequences 1000 --record fake-k8s/tests/corpus/v1.34.jsonl
+
+faults: tools ## Puts faults into fake-k8s, one at a time, and sees whether the recorded answers notice (minutes).
+	.ci/faults
 
 chart: tools ## Lints and renders the chart, and checks what it renders.
 	.ci/test chart

@@ -11,7 +11,7 @@ use scenarios::binaries::{CATALOGUE, Cache, Package, Toolchain, etcd_of_the_syst
 #[derive(Parser)]
 #[command(name = "binaries")]
 struct Arguments {
-    /// Everything in the catalogue.
+    /// Everything that the tests run.
     #[arg(long)]
     all: bool,
     /// `etcd-3.6.10` for one version, `etcd` for each version of it.
@@ -29,7 +29,8 @@ fn main() -> anyhow::Result<()> {
             bail!("no `{name}` in the catalogue: run this without arguments to see what there is");
         }
     }
-    let wanted = |package: &&Package| arguments.all || arguments.names.iter().any(|name| is_called(package, name));
+    let is_named = |package: &Package| arguments.names.iter().any(|name| is_called(package, name));
+    let wanted = |package: &&Package| (arguments.all && package.is_for_tests()) || is_named(package);
     for package in CATALOGUE.iter().filter(wanted) {
         let installed = match cache.locate(package, &|sentence| eprintln!("{sentence}")) {
             // Go there must be; npm may be absent, and what needs it says that it was not checked.

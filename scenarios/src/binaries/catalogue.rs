@@ -246,6 +246,11 @@ impl Package {
     pub fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
+
+    /// Whether the tests run it. The real control plane is for comparing with: what it said is recorded.
+    pub fn is_for_tests(&self) -> bool {
+        self.name != "kubernetes"
+    }
 }
 
 #[cfg(test)]
