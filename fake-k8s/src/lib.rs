@@ -16,3 +16,8 @@ pub use server::{
     Admission, FieldValidation, Options, PatchKind, Preconditions, Propagation, Request, ResourceInfo, ResourceName,
     Server, Status, Verb, WatchCursor, WatchEvent, WatchRequest,
 };
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
