@@ -231,6 +231,7 @@ impl Mask {
             ("Too large resource version: ", ","),
             ("current: ", ""),
             (" resourceVersion:", "]"),
+            ("[resourceVersion:", "]"),
         ] {
             let Some(at) = text.find(before).map(|at| at + before.len()) else { continue };
             let end = text[at..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |end| at + end);

@@ -89,7 +89,7 @@ impl Server {
     ) -> Result<(), Status> {
         if request.verb == Verb::Patch(PatchKind::Apply) {
             // What was sent otherwise was pruned when it was decoded.
-            let unknown = prune(info, new).map_err(|why| undecodable(info, &why))?;
+            let unknown = prune(info, new).map_err(|mistake| undecodable(info, &mistake.text))?;
             if request.options.field_validation == FieldValidation::Warn {
                 self.warnings.extend(unknown);
             }

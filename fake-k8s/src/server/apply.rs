@@ -91,7 +91,8 @@ impl Server {
 
 /// What is of the right type for a merge may still be none for Go: quantities, times and bytes have a form.
 fn check_conversion(info: &ResourceInfo, config: &Value, new: &Value) -> Result<(), Status> {
-    let Err(why) = prune(info, &mut new.clone()) else { return Ok(()) };
+    let Err(mistake) = prune(info, &mut new.clone()) else { return Ok(()) };
+    let why = mistake.text;
     let (place, kind) = (format!("{}/{}", object::namespace(config), object::name(config)), kind_text(info));
     // Types that read themselves tell what is wrong in their own words.
     let own = if why.contains("base64") { "error decoding from json: " } else { "" };

@@ -31,7 +31,7 @@ impl Server {
             self.check_type(info, body)?;
         }
         let mut object = decode(info, Some(body))?;
-        let unknown = prune(info, &mut object).map_err(|why| undecodable(info, &why))?;
+        let unknown = prune(info, &mut object).map_err(|mistake| undecodable(info, &mistake.text))?;
         if !unknown.is_empty() {
             match request.options.field_validation {
                 FieldValidation::Strict => {
@@ -71,7 +71,12 @@ impl Server {
             return Err(refuse(format!("Object 'Kind' is missing in '{patched}'")));
         }
         let mut object = decode(info, Some(patched))?;
-        let unknown = prune(info, &mut object).map_err(refuse)?;
+        let strategic = request.verb == Verb::Patch(PatchKind::StrategicMerge);
+        let words = |mistake: Mistake| match mistake.converted {
+            Some(converted) if strategic => converted,
+            _ => mistake.text,
+        };
+        let unknown = prune(info, &mut object).map_err(|mistake| refuse(words(mistake)))?;
         if !unknown.is_empty() {
             match options.field_validation {
                 FieldValidation::Strict => {
@@ -228,14 +233,14 @@ pub(super) fn undecodable(info: &ResourceInfo, why: &str) -> Status {
 ///
 /// # Errors
 /// What is not of its type, in the words of Go's decoder.
-pub(super) fn prune(info: &ResourceInfo, object: &mut Value) -> Result<Vec<String>, String> {
+pub(super) fn prune(info: &ResourceInfo, object: &mut Value) -> Result<Vec<String>, Mistake> {
     let mut unknown = Vec::new();
     match (&info.schema, admission::record(info)) {
         (Some(schema), _) => {
             unknown = schema::prune(schema, object);
             schema::default(schema, object);
         }
-        (None, Some(record)) => types::decode::read(record, object, &mut unknown).map_err(|Mistake(why)| why)?,
+        (None, Some(record)) => types::decode::read(record, object, &mut unknown)?,
         (None, None) => {}
     }
     Ok(unknown.iter().map(|path| format!("unknown field {path:?}")).collect())

@@ -7,13 +7,24 @@ use super::{Record, Scalar, Type, Types};
 use crate::server::quantities::{MUST_MATCH, Quantity};
 use crate::server::schema::join;
 
-/// What is wrong with an object, in the words of Go's decoder.
+/// What is wrong with an object.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::server) struct Mistake(pub String);
+pub(in crate::server) struct Mistake {
+    /// In the words of Go's decoder of JSON.
+    pub text: String,
+    /// In those of the converter that reads what a strategic merge patch has made, where they are others.
+    pub converted: Option<String>,
+}
+
+impl Mistake {
+    fn new(text: String) -> Self {
+        Self { text, converted: None }
+    }
+}
 
 /// Reads an object; the paths of what is not known are added to `unknown`.
 pub(in crate::server) fn read(record: &Record, object: &mut Value, unknown: &mut Vec<String>) -> Result<(), Mistake> {
-    let fields = object.as_object_mut().ok_or_else(|| Mistake("the object is none".to_owned()))?;
+    let fields = object.as_object_mut().ok_or_else(|| Mistake::new("the object is none".to_owned()))?;
     Reader { names: Vec::new(), unknown }.fields(record, fields, "")
 }
 
@@ -76,10 +87,25 @@ impl Reader<'_> {
             Value::Object(_) | Value::Null => "object".to_owned(),
         };
         let place = self.names.join(".");
-        Mistake(format!(
+        let text = format!(
             "json: cannot unmarshal {found} into Go struct field {}.{place} of type {wanted}",
             record.go_name()
-        ))
+        );
+        let (kind, full) = match value {
+            Value::Bool(_) => ("bool", "bool"),
+            Value::Number(number) if number.is_f64() => ("float64", "float64"),
+            Value::Number(_) => ("int64", "int64"),
+            Value::String(_) => ("string", "string"),
+            Value::Array(_) => ("slice", "[]interface {}"),
+            Value::Object(_) | Value::Null => ("map", "map[string]interface {}"),
+        };
+        let converted = match wanted {
+            list if list.starts_with("[]") => format!("cannot restore slice from {kind}"),
+            map if map.starts_with("map[") => format!("cannot restore map from {kind}"),
+            record if record.contains('.') => format!("cannot restore struct from: {kind}"),
+            scalar => format!("cannot convert {full} to {scalar}"),
+        };
+        Mistake { text, converted: Some(converted) }
     }
 
     fn scalar(&self, record: &Record, scalar: Scalar, value: &mut Value) -> Result<(), Mistake> {
@@ -100,7 +126,7 @@ impl Reader<'_> {
         let text = value.as_str().map(str::to_owned);
         match (scalar, text) {
             (Scalar::Quantity, _) => {
-                let quantity = Quantity::of(value).ok_or_else(|| Mistake(MUST_MATCH.to_owned()))?;
+                let quantity = Quantity::of(value).ok_or_else(|| Mistake::new(MUST_MATCH.to_owned()))?;
                 *value = Value::String(quantity.to_string());
                 Ok(())
             }
@@ -108,7 +134,7 @@ impl Reader<'_> {
             (Scalar::IntOrString, Some(_)) => Ok(()),
             (Scalar::Bytes, Some(text)) => match first_bad_byte(&text) {
                 None => Ok(()),
-                Some(at) => Err(Mistake(format!("illegal base64 data at input byte {at}"))),
+                Some(at) => Err(Mistake::new(format!("illegal base64 data at input byte {at}"))),
             },
             (Scalar::Time | Scalar::MicroTime, Some(text)) => {
                 *value = json!(time(&text, scalar == Scalar::MicroTime)?);
@@ -123,7 +149,7 @@ impl Reader<'_> {
 fn time(text: &str, micro: bool) -> Result<String, Mistake> {
     let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     let refused = |rest: &str, part: &str| {
-        Mistake(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"))
+        Mistake::new(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"))
     };
     let fraction = text.get(19..).and_then(|rest| rest.strip_prefix('.'));
     let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
@@ -286,7 +312,7 @@ mod tests {
             ("Service", json!({"spec": []}), "array into Go struct field Service.spec of type v1.ServiceSpec"),
         ] {
             let (result, _, _) = decode(kind, object);
-            assert_eq!(result.unwrap_err().0, format!("json: cannot unmarshal {expected}"));
+            assert_eq!(result.unwrap_err().text, format!("json: cannot unmarshal {expected}"));
         }
     }
 
