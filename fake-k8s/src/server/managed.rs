@@ -253,3 +253,69 @@ pub(super) fn same_but_for_times(old: &Value, new: &Value) -> bool {
     };
     old == new || timeless(old) == timeless(new)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{PatchKind, Request, ResourceName, Server, Verb};
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn maps() -> ResourceName {
+        ResourceName::core("configmaps")
+    }
+
+    /// A map that so many managers have annotated, one after the other.
+    fn annotated(managers: usize) -> (Server, Value) {
+        let mut server = Server::new(1);
+        server.track_managers(true);
+        let body = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+        let mut last = server.handle(NOW, &Request::create(maps(), "default", body)).expect("valid");
+        for i in 0..managers {
+            let patch = json!({"metadata": {"annotations": {format!("a{i}"): "x"}}});
+            let mut request = Request::merge_patch(maps(), "default", "a", patch);
+            request.options.field_manager = Some(format!("m{i:02}"));
+            last = server.handle(NOW, &request).expect("valid");
+        }
+        (server, last)
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_updaters_become_one() {
+        let names = |object: &Value| -> Vec<String> { Managers::of(object).0.into_keys().map(|m| m.name).collect() };
+        let (_, few) = annotated(UPDATERS - 1);
+        assert_eq!(names(&few).len(), UPDATERS);
+        assert!(!names(&few).contains(&ANCIENT.to_owned()));
+        let (_, many) = annotated(UPDATERS + 2);
+        let names = names(&many);
+        assert_eq!(names.len(), UPDATERS);
+        assert!(names.contains(&ANCIENT.to_owned()) && names.contains(&"m11".to_owned()), "{names:?}");
+        let fields = Managers::of(&many).0.into_values().fold(FieldSet::default(), |all, owned| all.union(&owned.set));
+        assert_eq!(
+            fields.paths().iter().filter(|path| path.len() == 3).count(),
+            UPDATERS + 2,
+            "nobody's fields are lost"
+        );
+    }
+
+    #[test]
+    fn managers_that_were_given_up_stay_away_until_somebody_applies() {
+        for given_up in [json!([]), json!([{}])] {
+            let (mut server, mut object) = annotated(2);
+            object["metadata"]["managedFields"] = given_up;
+            object["data"]["k"] = json!("w");
+            let object = server.handle(NOW, &Request::replace(maps(), "default", "a", object)).expect("valid");
+            assert!(object["metadata"]["managedFields"].is_null(), "{object}");
+            let plain = json!({"metadata": {"annotations": {"b": "y"}}});
+            let object = server.handle(NOW, &Request::merge_patch(maps(), "default", "a", plain)).expect("valid");
+            assert!(object["metadata"]["managedFields"].is_null(), "{object}");
+            let config =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"n": "1"}});
+            let mut apply = Request::new(Verb::Patch(PatchKind::Apply), maps()).in_namespace("default").named("a");
+            apply.options.field_manager = Some("m".into());
+            let object = server.handle(NOW, &apply.with_body(config)).expect("valid");
+            let names: Vec<String> = Managers::of(&object).0.into_keys().map(|manager| manager.name).collect();
+            assert_eq!(names, ["m", "before-first-apply"]);
+        }
+    }
+}

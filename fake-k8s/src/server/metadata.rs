@@ -206,10 +206,7 @@ pub(crate) fn label_value_faults(value: &str) -> Vec<String> {
 
 /// Why this cannot be the value of a label.
 pub(crate) fn label_value_fault(text: &str) -> Option<String> {
-    if text.len() > 63 {
-        return Some("must be no more than 63 bytes".into());
-    }
-    (!text.is_empty() && !is_word(text)).then(|| LABEL_VALUE.to_owned())
+    first(label_value_faults(text))
 }
 
 /// Checks a map of labels at `field`.

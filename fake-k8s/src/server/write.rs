@@ -292,14 +292,6 @@ fn split_status(info: &ResourceInfo, old: &Value, new: &mut Value, status_only: 
         }
         let fields = new.as_object_mut().expect("decoded objects are objects");
         fields.retain(|field, _| matches!(field.as_str(), "metadata" | "status") || old.get(field).is_some());
-        let kept: &[&str] = match info.plural() {
-            "pods" => &["ownerReferences"],
-            "deployments" => &["labels"],
-            _ => &[],
-        };
-        for field in kept {
-            object::set_or_remove(object::meta_mut(new), field, &old["metadata"][*field]);
-        }
     } else if info.status {
         let status = old.get("status").cloned().unwrap_or(Value::Null);
         let fields = new.as_object_mut().expect("decoded objects are objects");
